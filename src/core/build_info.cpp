@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/build_info.hpp"
+
+#include "core/env.hpp"
+#include "core/error.hpp"
+#include "cpu/gemm.hpp"
+#include "cpu/row_kernels.hpp"
+
+namespace trimul::core {
+
+std::string build_info() {
+#if defined(__clang__)
+  const char* compiler = "clang " __clang_version__;
+#else
+  const char* compiler = "gcc " __VERSION__;
+#endif
+  return text("version: ", kVersion, "\ncompiler: ", compiler, "\nonednn: ", cpu::gemm_library(), "\ncuda: none\n");
+}
+
+std::string cpu_description() {
+  return text("CPU, ", env::num_threads(), " threads, ", cpu::row_kernels().isa, ", matrix products by ", cpu::gemm_library());
+}
+
+}  // namespace trimul::core

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI over the core: unpacks structs, catches exceptions, keeps this thread's message. Contracts stand in trimul.h.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "core/arguments.hpp"
+#include "core/build_info.hpp"
+#include "core/checked.hpp"
+#include "core/env.hpp"
+#include "core/error.hpp"
+#include "core/plan.hpp"
+#include "reference/reference.hpp"
+#include "trimul/trimul.h"
+
+namespace core = trimul::core;
+
+struct trimul_plan {
+  core::Plan plan;
+};
+
+struct trimul_weights {
+  std::unique_ptr<core::Weights> weights;
+};
+
+namespace {
+
+thread_local std::string last_error;
+thread_local std::string returned_text;  // what a `const char*` result points at
+
+trimul_status fail(trimul_status status, const char* message) noexcept {
+  try {
+    last_error = message;
+  } catch (...) {
+    last_error.clear();
+  }
+  return status;
+}
+
+/// Runs `body` and turns what it throws into a status and this thread's message.
+template <typename Body>
+trimul_status guarded(const Body& body) noexcept {
+  try {
+    body();
+    return TRIMUL_OK;
+  } catch (const core::Error& error) {
+    return fail(static_cast<trimul_status>(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(TRIMUL_OUT_OF_MEMORY, "host memory: an allocation failed");
+  } catch (const std::exception& error) {
+    return fail(TRIMUL_INTERNAL, error.what());
+  } catch (...) {
+    return fail(TRIMUL_INTERNAL, "an exception of unknown type");
+  }
+}
+
+/// Copies a caller's sized struct into one of this library's size. Fields the caller's header does not have become zero; fields this
+/// library does not have must be zero.
+template <typename Struct>
+Struct read_struct(const char* name, const Struct* given) {
+  if (given == nullptr) core::fail_invalid(name, ": is NULL, expected a struct");
+  const std::size_t size = given->struct_size;
+  if (size < sizeof(std::size_t)) core::fail_invalid(name, ": struct_size is ", size, ", expected ", sizeof(Struct));
+  Struct result{};
+  std::memcpy(&result, given, std::min(size, sizeof(Struct)));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (std::size_t k = sizeof(Struct); k < std::min(size, 16 * sizeof(Struct)); ++k)
+    if (bytes[k] != 0)
+      core::fail_invalid(name, ": struct_size is ", size, ", this library knows ", sizeof(Struct), " bytes and the rest is not zero");
+  if (size > 16 * sizeof(Struct)) core::fail_invalid(name, ": struct_size is ", size, ", expected ", sizeof(Struct));
+  return result;
+}
+
+core::PlanOptions read_options(const trimul_plan_options* given) {
+  core::PlanOptions options;
+  if (given == nullptr) return options;
+  const auto in = read_struct("options", given);
+  if (in.implementation != nullptr) options.implementation = in.implementation;
+  if (in.arch != nullptr) options.arch = in.arch;
+  if (in.num_knobs > 0 && in.knobs == nullptr) core::fail_invalid("options: knobs is NULL, expected ", in.num_knobs, " knobs");
+  for (std::size_t k = 0; k < in.num_knobs; ++k) {
+    if (in.knobs[k].name == nullptr) core::fail_invalid("options: the name of knob ", k, " is NULL");
+    options.knobs.push_back({in.knobs[k].name, in.knobs[k].value});
+  }
+  return options;
+}
+
+/// The problem that the tensors of a one-call update describe.
+trimul_problem problem_of(const trimul_update_args& args, const trimul_parameters& parameters) {
+  const core::TensorView x = core::view_tensor("x", args.x);
+  if (x.ndim() < 3)
+    core::fail_invalid("x: number of dimensions is ", x.ndim(), " (", x.shape_text(), "), expected at least 3: [..., N, N, C_z]");
+  const core::TensorView p_in = core::view_tensor("p_in_weight", parameters.p_in_weight);
+  trimul_problem problem = TRIMUL_PROBLEM_INIT;
+  problem.batch = 1;
+  for (std::size_t d = 0; d + 3 < x.sizes.size(); ++d) {
+    const auto product = core::checked_product({problem.batch, x.sizes[d]});
+    if (!product) core::fail_invalid("x: leading dimensions of ", x.shape_text(), " do not fit into 64 bits");
+    problem.batch = *product;
+  }
+  problem.tokens = x.sizes[x.sizes.size() - 3];
+  problem.c_z = x.sizes.back();
+  problem.c_hidden = core::hidden_width(p_in);
+  problem.device = args.x->device;
+  problem.direction = args.direction;
+  problem.x_dtype = args.x->dtype;
+  problem.precision = args.precision;
+  problem.eps = args.eps;
+  problem.has_mask = args.mask != nullptr ? 1 : 0;
+  problem.has_in_bias = parameters.p_in_bias != nullptr || parameters.g_in_bias != nullptr ? 1 : 0;
+  problem.has_out_bias = parameters.p_out_bias != nullptr || parameters.g_out_bias != nullptr ? 1 : 0;
+  problem.residual = args.residual;
+  return problem;
+}
+
+struct FreeDeleter {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+std::unique_ptr<void, FreeDeleter> allocate_workspace(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* memory =
+      std::aligned_alloc(core::kWorkspaceAlignmentBytes,
+                         static_cast<std::size_t>(core::round_up(static_cast<std::int64_t>(bytes), core::kWorkspaceAlignmentBytes)));
+  if (memory == nullptr)
+    throw core::Error(core::StatusCode::kOutOfMemory, core::text("workspace: allocating ", bytes, " bytes of host memory failed"));
+  return std::unique_ptr<void, FreeDeleter>(memory);
+}
+
+void check_out_against_parameters(const trimul_tensor* out, const core::Parameters& parameters) {
+  const core::TensorView view = core::view_tensor("out", out);
+  for (const core::TensorView* parameter : parameters.present())
+    core::check_disjoint({"out", view.bytes()}, {{parameter->name.c_str(), parameter->bytes()}});
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* trimul_status_name(trimul_status status) {
+  switch (status) {
+    case TRIMUL_OK: return "OK";
+    case TRIMUL_INVALID_ARGUMENT: return "INVALID_ARGUMENT";
+    case TRIMUL_UNSUPPORTED: return "UNSUPPORTED";
+    case TRIMUL_OUT_OF_MEMORY: return "OUT_OF_MEMORY";
+    case TRIMUL_DEVICE_ERROR: return "DEVICE_ERROR";
+    case TRIMUL_INTERNAL: return "INTERNAL";
+  }
+  return "UNKNOWN";
+}
+
+const char* trimul_last_error(void) {
+  return last_error.c_str();
+}
+
+const char* trimul_version(void) {
+  return core::kVersion;
+}
+
+size_t trimul_dtype_bytes(trimul_dtype dtype) {
+  return core::dtype_bytes(static_cast<core::DType>(dtype));
+}
+
+const char* trimul_dtype_name(trimul_dtype dtype) {
+  return core::dtype_name(static_cast<core::DType>(dtype));
+}
+
+trimul_status trimul_problem_out_dtype(const trimul_problem* problem, trimul_dtype* out_dtype) {
+  return guarded([&] {
+    if (out_dtype == nullptr) core::fail_invalid("out_dtype: is NULL, expected a place for the result");
+    *out_dtype = static_cast<trimul_dtype>(core::validate_problem(read_struct("problem", problem)).out_dtype());
+  });
+}
+
+size_t trimul_implementation_count(void) {
+  return core::implementations().size();
+}
+
+const char* trimul_implementation_name(size_t index) {
+  return index < core::implementations().size() ? core::implementations()[index].name.data() : nullptr;
+}
+
+const char* trimul_implementation_description(size_t index) {
+  if (index >= core::implementations().size()) return nullptr;
+  returned_text = core::implementations()[index].describe();
+  return returned_text.c_str();
+}
+
+trimul_status trimul_implementation_can_run(const char* name, const trimul_problem* problem, const char* arch, const char** reason) {
+  return guarded([&] {
+    if (name == nullptr) core::fail_invalid("implementation: name is NULL");
+    if (reason == nullptr) core::fail_invalid("reason: is NULL, expected a place for the result");
+    const core::Implementation& implementation = core::find_implementation(name);
+    const core::Problem checked = core::validate_problem(read_struct("problem", problem));
+    const auto rejection = implementation.can_run(checked, core::target_device(checked, arch == nullptr ? "" : arch));
+    returned_text = rejection ? rejection->reason : "";
+    *reason = rejection ? returned_text.c_str() : nullptr;
+  });
+}
+
+trimul_status trimul_weights_create(const trimul_plan* plan, const trimul_parameters* parameters, void* stream, trimul_weights** weights) {
+  return guarded([&] {
+    if (plan == nullptr) core::fail_invalid("plan: is NULL");
+    if (weights == nullptr) core::fail_invalid("weights: is NULL, expected a place for the result");
+    *weights = nullptr;
+    *weights = new trimul_weights{plan->plan.prepare_weights(read_struct("parameters", parameters), stream)};
+  });
+}
+
+void trimul_weights_destroy(trimul_weights* weights) {
+  delete weights;
+}
+
+size_t trimul_weights_bytes(const trimul_weights* weights) {
+  return weights == nullptr ? 0 : weights->weights->packed->bytes();
+}
+
+trimul_status trimul_plan_create(const trimul_problem* problem, const trimul_plan_options* options, trimul_plan** plan) {
+  return guarded([&] {
+    if (plan == nullptr) core::fail_invalid("plan: is NULL, expected a place for the result");
+    *plan = nullptr;
+    *plan = new trimul_plan{core::Plan(core::validate_problem(read_struct("problem", problem)), read_options(options))};
+  });
+}
+
+void trimul_plan_destroy(trimul_plan* plan) {
+  delete plan;
+}
+
+size_t trimul_plan_workspace_bytes(const trimul_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan.workspace_bytes();
+}
+
+const char* trimul_plan_implementation(const trimul_plan* plan) {
+  return plan == nullptr ? "" : plan->plan.implementation().data();
+}
+
+int64_t trimul_plan_traffic_bytes(const trimul_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan.traffic_bytes();
+}
+
+double trimul_plan_flop(const trimul_plan* plan) {
+  return plan == nullptr ? 0.0 : plan->plan.flop();
+}
+
+double trimul_plan_floor_us(const trimul_plan* plan) {
+  return plan == nullptr ? 0.0 : plan->plan.floor_us();
+}
+
+const char* trimul_plan_explain(const trimul_plan* plan) {
+  return plan == nullptr ? "" : plan->plan.explain().c_str();
+}
+
+trimul_status trimul_execute(const trimul_plan* plan, const trimul_execute_args* args) {
+  return guarded([&] {
+    if (plan == nullptr) core::fail_invalid("plan: is NULL");
+    const auto in = read_struct("args", args);
+    if (in.weights == nullptr) core::fail_invalid("weights: is NULL, expected weights of trimul_weights_create");
+    plan->plan.execute(in, *in.weights->weights);
+  });
+}
+
+trimul_status trimul_update(const trimul_update_args* args) {
+  return guarded([&] {
+    const auto in = read_struct("args", args);
+    const auto parameters = read_struct("parameters", in.parameters);
+    const core::Problem problem = core::validate_problem(problem_of(in, parameters));
+    const core::Plan plan(problem, read_options(in.options));
+    check_out_against_parameters(in.out, core::check_parameters(parameters, problem.c_z, problem.c_hidden, problem.device));
+    const auto weights = plan.prepare_weights(parameters, in.stream);
+    const auto workspace = allocate_workspace(plan.workspace_bytes());
+    trimul_execute_args execute = TRIMUL_EXECUTE_ARGS_INIT;
+    execute.x = in.x;
+    execute.mask = in.mask;
+    execute.out = in.out;
+    execute.workspace = workspace.get();
+    execute.workspace_bytes = plan.workspace_bytes();
+    execute.stream = in.stream;
+    plan.execute(execute, *weights);
+  });
+}
+
+trimul_status trimul_reference(const trimul_update_args* args, trimul_rounding rounding, const int64_t* cells, size_t num_cells,
+                               double* result) {
+  return guarded([&] {
+    const auto in = read_struct("args", args);
+    const auto parameters = read_struct("parameters", in.parameters);
+    const core::Problem problem = core::validate_problem(problem_of(in, parameters));
+    if (problem.device.type != core::DeviceType::kCpu) core::fail_invalid("x: device is a GPU, expected the CPU");
+    if (rounding != TRIMUL_ROUNDING_NONE && rounding != TRIMUL_ROUNDING_KERNEL)
+      core::fail_invalid("rounding: is ", static_cast<int>(rounding), ", expected 0 (none) or 1 (kernel)");
+    const core::TensorView x = core::view_tensor("x", in.x);
+    core::check_x(x, problem);
+    std::optional<core::MaskView> mask;
+    if (in.mask != nullptr) mask = core::check_mask(core::view_tensor("mask", in.mask), x, problem);
+    const trimul::reference::ReferenceWeights weights(core::check_parameters(parameters, problem.c_z, problem.c_hidden, problem.device),
+                                                      problem.c_z, problem.c_hidden);
+    const std::int64_t n = problem.tokens;
+    std::vector<trimul::reference::Cell> wanted;
+    for (std::size_t k = 0; cells != nullptr && k < num_cells; ++k) {
+      const trimul::reference::Cell cell{cells[3 * k], cells[3 * k + 1], cells[3 * k + 2]};
+      if (cell.b < 0 || cell.b >= problem.batch || cell.i < 0 || cell.i >= n || cell.j < 0 || cell.j >= n)
+        core::fail_invalid("cells: entry ", k, " is (", cell.b, ", ", cell.i, ", ", cell.j, "), expected inside B = ", problem.batch,
+                           ", N = ", n);
+      wanted.push_back(cell);
+    }
+    if (cells != nullptr ? num_cells == 0 : problem.is_empty()) return;
+    if (result == nullptr) core::fail_invalid("result: is NULL, expected a place for the values");
+    const auto kind = rounding == TRIMUL_ROUNDING_KERNEL ? trimul::reference::Rounding::kKernel : trimul::reference::Rounding::kNone;
+    const trimul::reference::Reference oracle(problem, x.data, mask, weights, kind);
+    const int threads = trimul::env::num_threads();
+    const auto c_z = static_cast<std::size_t>(problem.c_z);
+    if (cells != nullptr) {
+      double* next = result;
+      oracle.sampled(wanted, threads, [&](const auto&, const double* values) { next = std::copy_n(values, c_z, next); });
+      return;
+    }
+    std::vector<double> scratch(static_cast<std::size_t>(trimul::reference::Reference::scratch_doubles(problem)));
+    oracle.all(threads, scratch, [&](const auto& cell, const double* values) {
+      std::copy_n(values, c_z, result + ((cell.b * n + cell.i) * n + cell.j) * problem.c_z);
+    });
+  });
+}
+
+int32_t trimul_cuda_device_count(void) {
+  return core::cuda_device_count();
+}
+
+const char* trimul_device_description(trimul_device device) {
+  if (device.type == TRIMUL_CPU && device.index == 0) {
+    returned_text = core::cpu_description();
+    return returned_text.c_str();
+  }
+  return nullptr;
+}
+
+const char* trimul_build_info(void) {
+  static const std::string info = core::build_info();
+  return info.c_str();
+}
+
+}  // extern "C"

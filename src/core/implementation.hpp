@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an implementation is: a name, a constraint set that can say why, a way to pack weights and a way to run.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/device.hpp"
+#include "core/problem.hpp"
+#include "core/tensor.hpp"
+
+namespace trimul::core {
+
+/// Why an implementation does not take a problem, as a sentence without a final stop.
+struct Rejection {
+  std::string reason;
+};
+
+struct Knob {
+  std::string name;
+  std::int64_t value;
+};
+
+/// One implementation's private copy of the parameters. Derived classes hold the layout; this part is what execute checks.
+class PackedWeights {
+ public:
+  PackedWeights() = default;
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+  virtual ~PackedWeights() = default;
+  /// Bytes the packed copy holds.
+  [[nodiscard]] virtual std::size_t bytes() const = 0;
+  /// Memory that `out` and the workspace must not touch.
+  [[nodiscard]] virtual std::vector<ByteRange> ranges() const = 0;
+};
+
+/// Arguments of one execute after validation.
+struct ExecuteArgs {
+  const void* x = nullptr;       // [B, N, N, C_z], contiguous, problem.x_dtype
+  std::optional<MaskView> mask;  // present exactly when problem.has_mask
+  const PackedWeights* weights = nullptr;
+  void* out = nullptr;        // [B, N, N, C_z], contiguous, problem.out_dtype(); equals x only when problem.residual
+  void* workspace = nullptr;  // 256-byte aligned, at least workspace_bytes()
+  void* stream = nullptr;
+};
+
+/// One implementation's part of a plan: the tiles it picked and how to run them. Immutable, so that any number of threads may
+/// execute at once.
+class PlanBody {
+ public:
+  PlanBody() = default;
+  PlanBody(const PlanBody&) = delete;
+  PlanBody& operator=(const PlanBody&) = delete;
+  virtual ~PlanBody() = default;
+  [[nodiscard]] virtual std::size_t workspace_bytes() const = 0;
+  /// Lines "key: value" about tiles and rounding points, each ended by a newline.
+  [[nodiscard]] virtual std::string explain() const = 0;
+  /// Names the layout of PackedWeights this plan reads; weights of another layout are refused.
+  [[nodiscard]] virtual std::string_view weights_layout() const = 0;
+  [[nodiscard]] virtual std::unique_ptr<PackedWeights> pack_weights(const Parameters& parameters, void* stream) const = 0;
+  virtual void execute(const ExecuteArgs& args) const = 0;
+};
+
+struct Implementation {
+  std::string_view name;
+  /// One line for `trimul info`.
+  std::string (*describe)();
+  /// Nothing when it accepts, else the reason. Pure: no globals but the build, no environment.
+  std::optional<Rejection> (*can_run)(const Problem& problem, const DeviceInfo& device);
+  /// Called only after can_run accepted. Throws INVALID_ARGUMENT for an unknown knob, UNSUPPORTED for a value it cannot take.
+  std::unique_ptr<PlanBody> (*make_plan)(const Problem& problem, const DeviceInfo& device, const std::vector<Knob>& knobs);
+};
+
+}  // namespace trimul::core

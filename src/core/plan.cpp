@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan.hpp"
+
+#include <algorithm>
+
+#include "core/arguments.hpp"
+#include "core/env.hpp"
+#include "core/error.hpp"
+
+namespace trimul::core {
+namespace {
+
+/// Names of `list` alone; the registry's own lookup serves the public list.
+const Implementation* find_in(std::span<const Implementation> list, std::string_view name) {
+  for (const Implementation& implementation : list)
+    if (implementation.name == name) return &implementation;
+  return &find_implementation(name);  // throws, listing what exists
+}
+
+std::string declined_text(const std::vector<Declined>& declined) {
+  std::string lines;
+  for (const Declined& entry : declined) lines += text("declined ", entry.name, ": ", entry.reason, "\n");
+  return lines;
+}
+
+}  // namespace
+
+DeviceInfo target_device(const Problem& problem, std::string_view arch) {
+  if (arch.empty()) return describe_device(problem.device);
+  auto device = describe_architecture(arch);
+  if (!device) fail_invalid("arch: '", arch, "' is unknown, expected one of ", architecture_names());
+  if (problem.device.type != DeviceType::kCuda)
+    fail_invalid("arch: '", arch, "' is a GPU architecture, but the problem's device is the CPU");
+  return *device;
+}
+
+Plan::Plan(const Problem& problem, const PlanOptions& options, std::span<const Implementation> list) : problem_(problem) {
+  // A forced name is looked up first, so that a misspelt one is reported as such on any machine.
+  const Implementation* forced = options.implementation.empty() ? nullptr : find_in(list, options.implementation);
+  device_ = target_device(problem, options.arch);
+  const auto candidates = forced != nullptr ? std::span(forced, 1) : list;
+  const Selection selection = select_implementation(candidates, problem, device_);
+  if (selection.chosen == nullptr)
+    throw Error(StatusCode::kUnsupported,
+                text("no implementation serves ", describe(problem), " on ", device_.name, "\n", declined_text(selection.declined)));
+  implementation_ = selection.chosen;
+  body_ = implementation_->make_plan(problem, device_, options.knobs);
+  explanation_ = compose_explanation(selection.declined);
+  if (env::log_dispatch()) env::log_line(explanation_);
+}
+
+std::int64_t Plan::traffic_bytes() const {
+  const auto element_bytes = static_cast<std::int64_t>(dtype_bytes(problem_.x_dtype));
+  const std::int64_t per_pair = element_bytes * (3 * problem_.c_z + 6 * problem_.c_hidden) + (problem_.has_mask ? 2 : 0);
+  return problem_.batch * problem_.pairs() * per_pair;
+}
+
+double Plan::flop() const {
+  const auto n = static_cast<double>(problem_.tokens);
+  const auto c = static_cast<double>(problem_.c_hidden);
+  const auto c_z = static_cast<double>(problem_.c_z);
+  return static_cast<double>(problem_.batch) * (8 * n * n * c_z * c + 2 * c * n * n * n + 2 * n * n * c_z * (c + c_z));
+}
+
+double Plan::floor_us() const {
+  if (device_.bytes_per_us <= 0) return 0;
+  const auto pairs = static_cast<double>(problem_.batch) * static_cast<double>(problem_.pairs());
+  const auto n = static_cast<double>(problem_.tokens);
+  const auto c = static_cast<double>(problem_.c_hidden);
+  const auto c_z = static_cast<double>(problem_.c_z);
+  const auto element_bytes = static_cast<double>(dtype_bytes(problem_.x_dtype));
+  const auto stage = [&](double elements_per_pair, double flop_per_pair) {
+    return pairs * std::max(element_bytes * elements_per_pair / device_.bytes_per_us, flop_per_pair / device_.flop_per_us);
+  };
+  return stage(c_z + 2 * c, 8 * c_z * c) + stage(3 * c, 2 * c * n) + stage(2 * c_z + c, 2 * c_z * (c + c_z));
+}
+
+std::string Plan::compose_explanation(const std::vector<Declined>& declined) const {
+  std::string lines =
+      text("problem: ", describe(problem_), "\n", "device: ", device_.name, "\n", "implementation: ", implementation_->name, "\n");
+  lines += body_->explain();
+  lines += text("workspace_bytes: ", workspace_bytes(), "\n", "traffic_bytes: ", traffic_bytes(), "\n", "flop: ", flop(), "\n");
+  if (floor_us() > 0) lines += text("floor_us: ", floor_us(), "\n");
+  return lines + declined_text(declined);
+}
+
+std::unique_ptr<Weights> Plan::prepare_weights(const trimul_parameters& parameters, void* stream) const {
+  const Parameters checked = check_parameters(parameters, problem_.c_z, problem_.c_hidden, problem_.device);
+  const auto check_presence = [](const char* what, bool got, bool expected) {
+    if (got != expected)
+      fail_invalid(what, ": ", got ? "given" : "missing", ", but the plan was made ", expected ? "with" : "without", " it");
+  };
+  check_presence("p_in_bias or g_in_bias", checked.has_in_bias(), problem_.has_in_bias);
+  check_presence("p_out_bias or g_out_bias", checked.has_out_bias(), problem_.has_out_bias);
+  auto weights = std::make_unique<Weights>();
+  weights->implementation = implementation_->name;
+  weights->layout = std::string(body_->weights_layout());
+  weights->device = problem_.device;
+  weights->c_z = problem_.c_z;
+  weights->c_hidden = problem_.c_hidden;
+  weights->has_in_bias = problem_.has_in_bias;
+  weights->has_out_bias = problem_.has_out_bias;
+  weights->packed = body_->pack_weights(checked, stream);
+  return weights;
+}
+
+void Plan::check_weights(const Weights& weights) const {
+  const auto check = [](const char* what, const auto& got, const auto& expected) {
+    if (!(got == expected)) fail_invalid("weights: ", what, " is ", got, ", expected ", expected, " (the plan's)");
+  };
+  check("implementation", weights.implementation, implementation_->name);
+  check("layout", std::string_view(weights.layout), body_->weights_layout());
+  check("C_z", weights.c_z, problem_.c_z);
+  check("C", weights.c_hidden, problem_.c_hidden);
+  check("presence of p_in_bias or g_in_bias", weights.has_in_bias, problem_.has_in_bias);
+  check("presence of p_out_bias or g_out_bias", weights.has_out_bias, problem_.has_out_bias);
+  if (!(weights.device == problem_.device)) fail_invalid("weights: are on another device than the plan");
+}
+
+void Plan::execute(const trimul_execute_args& args, const Weights& weights) const {
+  const TensorView x = view_tensor("x", args.x);
+  check_x(x, problem_);
+  if (args.mask == nullptr && problem_.has_mask) fail_invalid("mask: is missing, but the plan was made with it");
+  if (args.mask != nullptr && !problem_.has_mask) fail_invalid("mask: given, but the plan was made without it");
+  const TensorView out = view_tensor("out", args.out);
+  check_out(out, x, problem_);
+  check_weights(weights);
+  check_workspace(args.workspace, args.workspace_bytes, workspace_bytes());
+
+  ExecuteArgs bound{.x = x.data,
+                    .mask = std::nullopt,
+                    .weights = weights.packed.get(),
+                    .out = out.data,
+                    .workspace = args.workspace,
+                    .stream = args.stream};
+  std::vector<NamedRange> inputs{{"x", x.bytes()}};
+  if (args.mask != nullptr) {
+    const TensorView mask = view_tensor("mask", args.mask);
+    bound.mask = check_mask(mask, x, problem_);
+    inputs.push_back({"mask", mask.bytes()});
+  }
+  for (const ByteRange& range : weights.packed->ranges()) inputs.push_back({"weights", range});
+
+  const auto workspace_begin = reinterpret_cast<std::uintptr_t>(args.workspace);
+  const NamedRange workspace{"workspace", {workspace_begin, workspace_begin + workspace_bytes()}};
+  const NamedRange result{"out", out.bytes()};
+  check_disjoint(workspace, inputs);
+  check_disjoint(result, {workspace});
+  const bool in_place = problem_.residual && out.data == x.data && out.dtype == x.dtype;
+  check_disjoint(result, in_place ? std::vector(inputs.begin() + 1, inputs.end()) : inputs);
+
+  if (device_.is_hypothetical)
+    throw Error(StatusCode::kUnsupported,
+                text("device: the plan was made for ", device_.name, " as such, not for a device that is here; it only explains"));
+  if (problem_.is_empty()) return;
+  body_->execute(bound);
+}
+
+}  // namespace trimul::core

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan: a validated problem, the implementation that serves it, and everything known before the tensors are.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/implementation.hpp"
+#include "core/registry.hpp"
+
+namespace trimul::core {
+
+/// Packed parameters with the facts execute compares with its plan.
+struct Weights {
+  std::string_view implementation;
+  std::string layout;
+  Device device;
+  std::int64_t c_z = 0;
+  std::int64_t c_hidden = 0;
+  bool has_in_bias = false;
+  bool has_out_bias = false;
+  std::unique_ptr<PackedWeights> packed;
+};
+
+struct PlanOptions {
+  std::string implementation;  // empty: the first that accepts
+  std::string arch;            // empty: the problem's device
+  std::vector<Knob> knobs;
+};
+
+class Plan {
+ public:
+  /// `list` is the policy, implementations() outside of tests. Throws UNSUPPORTED with every reason when nothing serves.
+  Plan(const Problem& problem, const PlanOptions& options, std::span<const Implementation> list = implementations());
+
+  [[nodiscard]] const Problem& problem() const { return problem_; }
+  [[nodiscard]] std::string_view implementation() const { return implementation_->name; }
+  [[nodiscard]] std::size_t workspace_bytes() const { return problem_.is_empty() ? 0 : body_->workspace_bytes(); }
+  [[nodiscard]] std::int64_t traffic_bytes() const;
+  [[nodiscard]] double flop() const;
+  [[nodiscard]] double floor_us() const;
+  [[nodiscard]] const std::string& explain() const { return explanation_; }
+
+  [[nodiscard]] std::unique_ptr<Weights> prepare_weights(const trimul_parameters& parameters, void* stream) const;
+  void execute(const trimul_execute_args& args, const Weights& weights) const;
+
+ private:
+  [[nodiscard]] std::string compose_explanation(const std::vector<Declined>& declined) const;
+  void check_weights(const Weights& weights) const;
+
+  Problem problem_;
+  DeviceInfo device_;
+  const Implementation* implementation_ = nullptr;
+  std::unique_ptr<PlanBody> body_;
+  std::string explanation_;
+};
+
+/// The device a plan is made for: the problem's, or the named architecture.
+DeviceInfo target_device(const Problem& problem, std::string_view arch);
+
+}  // namespace trimul::core

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/registry.hpp"
+
+#include <array>
+
+#include "core/error.hpp"
+#include "cpu/implementation.hpp"
+#include "reference/implementation.hpp"
+
+namespace trimul::core {
+namespace {
+
+/// An implementation whose name is fixed but which this build does not contain.
+template <const char* kReason>
+Implementation absent(std::string_view name) {
+  return {.name = name,
+          .describe = [] { return std::string(kReason); },
+          .can_run = [](const Problem&, const DeviceInfo&) -> std::optional<Rejection> { return Rejection{kReason}; },
+          .make_plan = nullptr};
+}
+
+constexpr char kNoCuda[] = "not in this build: it has no CUDA implementation";
+
+}  // namespace
+
+std::span<const Implementation> implementations() {
+  static const std::array kImplementations{
+      absent<kNoCuda>("cuda:sm90"),
+      absent<kNoCuda>("cuda:sm80"),
+      cpu::implementation(),
+      reference::implementation(),
+  };
+  return kImplementations;
+}
+
+const Implementation& find_implementation(std::string_view name) {
+  std::string known;
+  for (const Implementation& implementation : implementations()) {
+    if (implementation.name == name) return implementation;
+    known += (known.empty() ? "" : ", ") + std::string(implementation.name);
+  }
+  fail_invalid("implementation: '", name, "' is unknown, expected one of ", known);
+}
+
+Selection select_implementation(std::span<const Implementation> list, const Problem& problem, const DeviceInfo& device) {
+  Selection selection;
+  for (const Implementation& implementation : list) {
+    const auto rejection = implementation.can_run(problem, device);
+    if (!rejection) {
+      selection.chosen = &implementation;
+      break;
+    }
+    selection.declined.push_back({implementation.name, rejection->reason});
+  }
+  return selection;
+}
+
+}  // namespace trimul::core

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/reference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/parallel.hpp"
+
+namespace trimul::reference {
+namespace {
+
+using core::DType;
+using core::Precision;
+
+double exact(double value) {
+  return value;
+}
+double to_bf16(double value) {
+  return core::float_from_bf16(core::bf16_from_float(static_cast<float>(value)));
+}
+double to_fp16(double value) {
+  return core::float_from_half(core::half_from_float(static_cast<float>(value)));
+}
+double to_tf32(double value) {
+  return core::round_mantissa(static_cast<float>(value), 10);
+}
+
+double sigmoid(double logit) {
+  return 1.0 / (1.0 + std::exp(-logit));
+}
+
+double dot(const double* left, const double* right, std::int64_t count) {
+  double sum = 0.0;
+  for (std::int64_t k = 0; k < count; ++k) sum += left[k] * right[k];
+  return sum;
+}
+
+/// How the GPU kernels of this problem round a matrix operand.
+double (*operand_rounding(const core::Problem& problem))(double) {
+  if (problem.precision == Precision::kBf16) return to_bf16;
+  if (problem.precision == Precision::kIeee) return exact;
+  if (problem.x_dtype == DType::kBf16) return to_bf16;
+  if (problem.x_dtype == DType::kF16) return to_fp16;
+  if (problem.x_dtype == DType::kF32 && problem.precision == Precision::kTf32) return to_tf32;
+  return exact;
+}
+
+std::vector<double> as_doubles(const core::TensorView& tensor) {
+  std::vector<double> values(static_cast<std::size_t>(tensor.elements()));
+  for (std::size_t k = 0; k < values.size(); ++k) values[k] = core::load_as_double(tensor.data, tensor.dtype, static_cast<std::int64_t>(k));
+  return values;
+}
+
+std::vector<double> as_doubles(const std::optional<core::TensorView>& tensor, std::int64_t count, double absent) {
+  return tensor ? as_doubles(*tensor) : std::vector<double>(static_cast<std::size_t>(count), absent);
+}
+
+}  // namespace
+
+ReferenceWeights::ReferenceWeights(const core::Parameters& p, std::int64_t c_z, std::int64_t c)
+    : norm_in_weight(as_doubles(p.norm_in_weight, c_z, 1.0)),
+      norm_in_bias(as_doubles(p.norm_in_bias, c_z, 0.0)),
+      p_in_weight(as_doubles(p.p_in_weight)),
+      g_in_weight(as_doubles(p.g_in_weight)),
+      p_in_bias(as_doubles(p.p_in_bias, 2 * c, 0.0)),
+      g_in_bias(as_doubles(p.g_in_bias, 2 * c, 0.0)),
+      norm_out_weight(as_doubles(p.norm_out_weight, c, 1.0)),
+      norm_out_bias(as_doubles(p.norm_out_bias, c, 0.0)),
+      p_out_weight(as_doubles(p.p_out_weight)),
+      g_out_weight(as_doubles(p.g_out_weight)),
+      p_out_bias(as_doubles(p.p_out_bias, c_z, 0.0)),
+      g_out_bias(as_doubles(p.g_out_bias, c_z, 0.0)) {}
+
+void layer_norm(std::span<const double> row, std::span<const double> weight, std::span<const double> bias, double eps,
+                std::span<double> out) {
+  const auto count = static_cast<double>(row.size());
+  double mean = 0.0;
+  for (const double value : row) mean += value / count;
+  double variance = 0.0;
+  for (const double value : row) variance += (value - mean) * (value - mean) / count;
+  const double scale = 1.0 / std::sqrt(variance + eps);
+  for (std::size_t k = 0; k < row.size(); ++k) out[k] = (row[k] - mean) * scale * weight[k] + bias[k];
+}
+
+Reference::Reference(const core::Problem& problem, const void* x, const std::optional<core::MaskView>& mask,
+                     const ReferenceWeights& weights, Rounding rounding)
+    : problem_(problem), x_(x), mask_(mask), weights_(weights), round_operand_(exact), round_y_(exact) {
+  if (rounding == Rounding::kNone) return;
+  round_operand_ = operand_rounding(problem);
+  if (round_operand_ == to_bf16) round_y_ = to_bf16;  // fp16 and wider keep y in fp32, which no test can tell from fp64
+  for (auto* matrix : {&weights_.p_in_weight, &weights_.g_in_weight, &weights_.p_out_weight, &weights_.g_out_weight})
+    for (double& value : *matrix) value = round_operand_(value);
+}
+
+double Reference::x_value(std::int64_t index) const {
+  const double value = core::load_as_double(x_, problem_.x_dtype, index);
+  return problem_.rounds_x_to_bf16() ? to_bf16(value) : value;
+}
+
+/// The mask is an fp32 factor whatever its dtype (fp64 problems alone keep it whole).
+double Reference::mask_value(const Cell& cell) const {
+  if (!mask_) return 1.0;
+  const std::int64_t index = mask_->batch_offset(cell.b) + cell.i * mask_->stride_i + cell.j * mask_->stride_j;
+  const double value = core::load_as_double(mask_->data, mask_->dtype, index);
+  return problem_.x_dtype == DType::kF64 ? value : static_cast<double>(static_cast<float>(value));
+}
+
+void Reference::normalised_input(const Cell& cell, std::span<double> z) const {
+  const std::int64_t n = problem_.tokens;
+  const std::int64_t first = ((cell.b * n + cell.i) * n + cell.j) * problem_.c_z;
+  std::vector<double> row(z.size());
+  for (std::size_t k = 0; k < row.size(); ++k) row[k] = x_value(first + static_cast<std::int64_t>(k));
+  layer_norm(row, weights_.norm_in_weight, weights_.norm_in_bias, problem_.eps, z);
+  for (double& value : z) value = round_operand_(value);
+}
+
+/// a, b: C values each. A zero mask selects zero, whatever x holds there.
+void Reference::project(const Cell& cell, double* a, double* b) const {
+  const std::int64_t c_z = problem_.c_z;
+  const std::int64_t c = problem_.c_hidden;
+  const double mask = mask_value(cell);
+  std::vector<double> z(static_cast<std::size_t>(c_z));
+  if (mask != 0.0) normalised_input(cell, z);
+  for (std::int64_t row = 0; row < 2 * c; ++row) {
+    double& result = row < c ? a[row] : b[row - c];
+    if (mask == 0.0) {
+      result = 0.0;
+      continue;
+    }
+    const auto r = static_cast<std::size_t>(row);
+    const double gate = dot(z.data(), &weights_.g_in_weight[r * z.size()], c_z) + weights_.g_in_bias[r];
+    const double value = dot(z.data(), &weights_.p_in_weight[r * z.size()], c_z) + weights_.p_in_bias[r];
+    result = round_operand_(sigmoid(gate) * value * mask);
+  }
+}
+
+void Reference::output(const Cell& cell, std::span<const double> y, std::span<double> out) const {
+  const std::int64_t c_z = problem_.c_z;
+  const std::int64_t c = problem_.c_hidden;
+  const std::int64_t n = problem_.tokens;
+  std::vector<double> z(static_cast<std::size_t>(c_z));
+  normalised_input(cell, z);
+  std::vector<double> rounded_y(y.begin(), y.end());
+  for (double& value : rounded_y) value = round_y_(value);
+  std::vector<double> u(y.size());
+  layer_norm(rounded_y, weights_.norm_out_weight, weights_.norm_out_bias, problem_.eps, u);
+  for (double& value : u) value = round_operand_(value);
+  for (std::int64_t row = 0; row < c_z; ++row) {
+    const auto r = static_cast<std::size_t>(row);
+    const double gate = dot(z.data(), &weights_.g_out_weight[r * z.size()], c_z) + weights_.g_out_bias[r];
+    const double value = dot(u.data(), &weights_.p_out_weight[r * u.size()], c) + weights_.p_out_bias[r];
+    const double residual = problem_.residual ? x_value(((cell.b * n + cell.i) * n + cell.j) * c_z + row) : 0.0;
+    out[r] = sigmoid(gate) * value + residual;
+  }
+}
+
+void Reference::all(int num_threads, std::span<double> scratch, const Sink& sink) const {
+  const std::int64_t n = problem_.tokens;
+  const std::int64_t c = problem_.c_hidden;
+  double* const a = scratch.data();  // [N, N, C]
+  double* const b = a + n * n * c;   // [N, N, C]
+  const bool outgoing = problem_.direction == core::Direction::kOutgoing;
+  for (std::int64_t sample = 0; sample < problem_.batch; ++sample) {
+    core::parallel_for(num_threads, n, [&](std::int64_t i, int) {
+      for (std::int64_t j = 0; j < n; ++j) project({sample, i, j}, a + (i * n + j) * c, b + (i * n + j) * c);
+    });
+    core::parallel_for(num_threads, n, [&](std::int64_t i, int) {
+      std::vector<double> y(static_cast<std::size_t>(c));
+      std::vector<double> out(static_cast<std::size_t>(problem_.c_z));
+      for (std::int64_t j = 0; j < n; ++j) {
+        std::fill(y.begin(), y.end(), 0.0);
+        for (std::int64_t k = 0; k < n; ++k) {
+          const double* left = a + (outgoing ? i * n + k : k * n + i) * c;
+          const double* right = b + (outgoing ? j * n + k : k * n + j) * c;
+          for (std::int64_t channel = 0; channel < c; ++channel) y[static_cast<std::size_t>(channel)] += left[channel] * right[channel];
+        }
+        output({sample, i, j}, y, out);
+        sink({sample, i, j}, out.data());
+      }
+    });
+  }
+}
+
+void Reference::sampled(std::span<const Cell> cells, int num_threads, const Sink& sink) const {
+  const std::int64_t n = problem_.tokens;
+  const std::int64_t c = problem_.c_hidden;
+  const bool outgoing = problem_.direction == core::Direction::kOutgoing;
+  // a along token i and b along token j of every sampled cell: [N, C] for each (sample, token).
+  using Line = std::vector<double>;
+  std::map<std::pair<std::int64_t, std::int64_t>, Line> lines_a;
+  std::map<std::pair<std::int64_t, std::int64_t>, Line> lines_b;
+  for (const Cell& cell : cells) {
+    lines_a[{cell.b, cell.i}];
+    lines_b[{cell.b, cell.j}];
+  }
+  const auto fill = [&](std::int64_t sample, std::int64_t token, bool want_a, Line& line) {
+    line.resize(static_cast<std::size_t>(n * c));
+    core::parallel_for(num_threads, n, [&](std::int64_t k, int) {
+      Line unused(static_cast<std::size_t>(c));
+      const Cell at = outgoing ? Cell{sample, token, k} : Cell{sample, k, token};
+      project(at, want_a ? &line[static_cast<std::size_t>(k * c)] : unused.data(),
+              want_a ? unused.data() : &line[static_cast<std::size_t>(k * c)]);
+    });
+  };
+  for (auto& [key, line] : lines_a) fill(key.first, key.second, true, line);
+  for (auto& [key, line] : lines_b) fill(key.first, key.second, false, line);
+  std::vector<double> y(static_cast<std::size_t>(c));
+  std::vector<double> out(static_cast<std::size_t>(problem_.c_z));
+  for (const Cell& cell : cells) {
+    const Line& left = lines_a.at({cell.b, cell.i});
+    const Line& right = lines_b.at({cell.b, cell.j});
+    std::fill(y.begin(), y.end(), 0.0);
+    for (std::int64_t k = 0; k < n; ++k)
+      for (std::int64_t channel = 0; channel < c; ++channel) {
+        const auto at = static_cast<std::size_t>(k * c + channel);
+        y[static_cast<std::size_t>(channel)] += left[at] * right[at];
+      }
+    output(cell, y, out);
+    sink(cell, out.data());
+  }
+}
+
+}  // namespace trimul::reference
