@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/comparison.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "support/composition.hpp"
+
+namespace trimul::testing {
+namespace {
+
+/// Noise of one rounding of the result, relative to the reference's RMS.
+double noise_of(DType dtype) {
+  switch (dtype) {
+    case DType::kBf16: return 0x1p-9;
+    case DType::kF16: return 0x1p-12;
+    case DType::kF32: return 1e-6;
+    default: return 1e-14;
+  }
+}
+
+/// Half a unit in the last place, relative to the value.
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::kBf16: return 0x1p-8;
+    case DType::kF16: return 0x1p-11;
+    case DType::kF32: return 0x1p-24;
+    default: return 0x1p-53;
+  }
+}
+
+bool runs_on_gpu(std::string_view implementation) {
+  return implementation.starts_with("cuda:");
+}
+
+/// The table of the contract: relative RMS to "none" for C >= 32; infinity where it names no limit.
+double table_limit(const Case& data, std::string_view implementation) {
+  if (data.spec.c < 32) return std::numeric_limits<double>::infinity();
+  const DType out = data.out_dtype();
+  const bool biased = (data.spec.absent & kProjectionBiases) != kProjectionBiases;
+  if (runs_on_gpu(implementation)) {
+    if (out == DType::kBf16) return biased ? 2e-2 : 1e-2;
+    if (out == DType::kF16) return 2e-3;
+    return data.spec.precision == TRIMUL_PRECISION_TF32 ? 1e-3 : 1e-5;
+  }
+  if (out == DType::kBf16) return 2.5e-3;
+  if (out == DType::kF16) return 5e-4;
+  return out == DType::kF32 ? 1e-5 : 1e-12;
+}
+
+/// Cells where one is NaN and the other is not, or where infinities differ. The reference counts as the result's dtype holds it.
+::testing::AssertionResult specials_agree(DType dtype, const std::vector<double>& got, const std::vector<double>& reference) {
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    const double want = std::isfinite(reference[k]) ? rounded_to(dtype, reference[k]) : reference[k];
+    const bool agree = std::isnan(want) ? std::isnan(got[k]) : std::isinf(want) ? got[k] == want : std::isfinite(got[k]);
+    // At the edge of the dtype's range either side may have rounded across it.
+    const bool at_edge = !std::isnan(want) && !std::isnan(got[k]) && std::isfinite(reference[k]) && std::abs(reference[k]) > 6.5e4 &&
+                         std::isinf(want) != std::isinf(got[k]) && std::abs(std::abs(reference[k]) - 65520.0) < 65520.0 * 0x1p-9;
+    if (!agree && !at_edge)
+      return ::testing::AssertionFailure() << "element " << k << " is " << got[k] << " where the reference is " << reference[k];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+double largest_difference(const std::vector<double>& left, const std::vector<double>& right) {
+  double largest = 0.0;
+  for (std::size_t k = 0; k < left.size(); ++k)
+    if (std::isfinite(left[k]) && std::isfinite(right[k])) largest = std::max(largest, std::abs(left[k] - right[k]));
+  return largest;
+}
+
+/// Per cell: twice the plain composition's worst cell, the noise, and the rounding of the value itself.
+::testing::AssertionResult cells_agree(const Case& data, const std::vector<double>& got, const Oracle& oracle) {
+  const double reference_rms = rms(oracle.none);
+  const double scale = reference_rms > 0.0 ? reference_rms : 1.0;  // absolute where the reference is zero
+  const DType dtype = data.out_dtype();
+  const double allowed = 2 * largest_difference(oracle.plain, oracle.none) + 4 * noise_of(dtype) * scale;
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    if (!std::isfinite(got[k]) || !std::isfinite(oracle.none[k])) continue;
+    const double difference = std::abs(got[k] - oracle.none[k]);
+    const double bound = allowed + unit_roundoff(dtype) * std::abs(oracle.none[k]);
+    if (!(difference <= bound))
+      return ::testing::AssertionFailure() << "element " << k << " is " << got[k] << ", the reference " << oracle.none[k] << ": off by "
+                                           << difference << ", allowed " << bound << " (RMS of the reference " << scale << ")";
+  }
+  return ::testing::AssertionSuccess();
+}
+
+/// bf16 GPU, to "kernel": |d| <= 4e-3 r + |ref|/64 on all but 300 per million, all within 2e-2 r + |ref|/64.
+::testing::AssertionResult kernel_cells_agree(const std::vector<double>& got, const std::vector<double>& reference) {
+  const double scale = rms(reference);
+  std::size_t outside = 0;
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    if (!std::isfinite(got[k]) || !std::isfinite(reference[k])) continue;
+    const double difference = std::abs(got[k] - reference[k]);
+    if (difference > 2e-2 * scale + std::abs(reference[k]) / 64)
+      return ::testing::AssertionFailure() << "element " << k << " is " << got[k] << ", the kernel reference " << reference[k];
+    if (difference > 4e-3 * scale + std::abs(reference[k]) / 64) ++outside;
+  }
+  if (static_cast<double>(outside) > 300e-6 * static_cast<double>(got.size()) + 1)
+    return ::testing::AssertionFailure() << outside << " of " << got.size() << " cells lie beyond 4e-3 r + |ref|/64";
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace
+
+double rms(const std::vector<double>& values) {
+  double sum = 0.0;
+  std::size_t count = 0;
+  for (const double value : values)
+    if (std::isfinite(value)) {
+      sum += value * value;
+      ++count;
+    }
+  return count == 0 ? 0.0 : std::sqrt(sum / static_cast<double>(count));
+}
+
+double relative_rms(const std::vector<double>& got, const std::vector<double>& reference) {
+  std::vector<double> differences;
+  std::vector<double> kept;
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    if (!std::isfinite(got[k]) || !std::isfinite(reference[k])) continue;
+    differences.push_back(got[k] - reference[k]);
+    kept.push_back(reference[k]);
+  }
+  const double scale = rms(kept);
+  return scale > 0.0 ? rms(differences) / scale : rms(differences);
+}
+
+std::vector<double> reference_of(const Case& data, trimul_rounding rounding) {
+  const Bound bound(data);
+  const trimul_update_args args = bound.update_args(data);
+  std::vector<double> values(static_cast<std::size_t>(data.num_outputs()));
+  const trimul_status status = trimul_reference(&args, rounding, nullptr, 0, values.data());
+  EXPECT_EQ(status, TRIMUL_OK) << trimul_last_error();
+  return values;
+}
+
+Oracle make_oracle(const Case& data) {
+  return {.none = reference_of(data), .kernel = {}, .plain = compose_plain(data)};
+}
+
+::testing::AssertionResult meets_contract(const Case& data, std::string_view implementation, const std::vector<double>& got,
+                                          const Oracle& oracle, const Limits& limits) {
+  const auto fail = [&] { return ::testing::AssertionFailure() << implementation << " on " << describe(data.spec) << ": "; };
+  if (got.size() != oracle.none.size()) return fail() << got.size() << " values, expected " << oracle.none.size();
+  if (const auto specials = specials_agree(data.out_dtype(), got, oracle.none); !specials) return fail() << specials.message();
+  const double error = relative_rms(got, oracle.none);
+  const double plain = relative_rms(oracle.plain, oracle.none);
+  const double relative_limit = 2 * plain + noise_of(data.out_dtype());
+  if (!(error <= relative_limit))
+    return fail() << "relative RMS " << error << ", allowed " << relative_limit << " (plain composition " << plain << ")";
+  const double absolute_limit = limits.none >= 0 ? limits.none : limits.absolute ? table_limit(data, implementation) : error;
+  if (!(error <= absolute_limit)) return fail() << "relative RMS " << error << ", allowed " << absolute_limit << " on this path";
+  if (runs_on_gpu(implementation) && data.out_dtype() == DType::kBf16 && data.spec.c >= 32) {
+    const auto kernel = oracle.kernel.empty() ? reference_of(data, TRIMUL_ROUNDING_KERNEL) : oracle.kernel;
+    const double to_kernel = relative_rms(got, kernel);
+    if (!(to_kernel <= 2.7e-3)) return fail() << "relative RMS to the kernel reference " << to_kernel << ", allowed 2.7e-3";
+    if (const auto cells = kernel_cells_agree(got, kernel); !cells) return fail() << cells.message();
+    return ::testing::AssertionSuccess();
+  }
+  if (const auto cells = cells_agree(data, got, oracle); !cells) return fail() << cells.message();
+  return ::testing::AssertionSuccess();
+}
+
+::testing::AssertionResult meets_contract(const Case& data, std::string_view implementation, const std::vector<double>& got) {
+  return meets_contract(data, implementation, got, make_oracle(data));
+}
+
+}  // namespace trimul::testing

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdict: is a result what the contract asks for. Every threshold is computed from the case (contract, "Rounding points and
+// accuracy"): at most twice the error of the plain same-dtype composition plus a rounding's noise, the absolute limits of the path,
+// and NaN and Inf where the reference has them and nowhere else.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string_view>
+#include <vector>
+
+#include "support/case.hpp"
+
+namespace trimul::testing {
+
+/// RMS of the difference over RMS of the reference, over cells where both are finite; plain RMS of the difference where the
+/// reference is zero.
+double relative_rms(const std::vector<double>& got, const std::vector<double>& reference);
+double rms(const std::vector<double>& values);
+
+/// The fp64 reference through the C ABI, [B, N, N, C_z].
+std::vector<double> reference_of(const Case& data, trimul_rounding rounding = TRIMUL_ROUNDING_NONE);
+
+/// What a result is measured against; made once a case.
+struct Oracle {
+  std::vector<double> none;    // reference without roundings
+  std::vector<double> kernel;  // with the GPU kernels' roundings; only where an implementation declares them
+  std::vector<double> plain;   // same-dtype composition
+};
+Oracle make_oracle(const Case& data);
+
+struct Limits {
+  bool absolute = true;  // the table's absolute limits as well; off where the data are outside of its sweep (C < 32 is always)
+  double none = -1;      // overrides the table's limit on the relative RMS to "none"
+};
+
+/// `got`: [B, N, N, C_z] as stored in the result's dtype by `implementation`.
+::testing::AssertionResult meets_contract(const Case& data, std::string_view implementation, const std::vector<double>& got,
+                                          const Oracle& oracle, const Limits& limits = {});
+/// With its own oracle.
+::testing::AssertionResult meets_contract(const Case& data, std::string_view implementation, const std::vector<double>& got);
+
+}  // namespace trimul::testing
