@@ -41,6 +41,8 @@ class Composer {
     return result;
   }
 
+  [[nodiscard]] const Tensor<Real>& all_y() const { return all_y_; }
+
  private:
   Tensor<Real> sample(std::int64_t b, const Tensor<Real>& x) {
     const Tensor<Real> z = layer_norm(x, c_z_, kNormInWeight, kNormInBias, mutation_.ignore_in_eps);
@@ -52,6 +54,7 @@ class Composer {
     multiply(ab, sigmoid(linear(z, c_z_, 2 * c_, g_weight, g_bias)));
     apply_mask(b, ab);
     const Tensor<Real> y = triangle(ab);
+    all_y_.insert(all_y_.end(), y.begin(), y.end());
     const Tensor<Real> u = layer_norm(y, c_, kNormOutWeight, kNormOutBias, mutation_.ignore_out_eps);
     Tensor<Real> out = linear(u, c_, c_z_, kPOutWeight, kPOutBias);
     multiply(out, sigmoid(linear(mutation_.gate_from_x ? x : z, c_z_, c_z_, kGOutWeight, kGOutBias)));
@@ -187,6 +190,7 @@ class Composer {
   const RoundingPoints& points_;
   const Mutation& mutation_;
   std::int64_t n_, c_z_, c_;
+  Tensor<Real> all_y_;
 };
 
 RoundingPoints everywhere(RoundingPoints::Round round) {
@@ -202,6 +206,14 @@ std::vector<double> compose(const Case& data, const RoundingPoints& points, cons
 template std::vector<double> compose<float>(const Case&, const RoundingPoints&, const Mutation&);
 template std::vector<double> compose<double>(const Case&, const RoundingPoints&, const Mutation&);
 template std::vector<double> compose<long double>(const Case&, const RoundingPoints&, const Mutation&);
+
+std::vector<double> compose_y(const Case& data) {
+  const RoundingPoints points;
+  const Mutation mutation;
+  Composer<double> composer(data, points, mutation);
+  composer.run();
+  return composer.all_y();
+}
 
 std::vector<double> compose_plain(const Case& data) {
   switch (data.out_dtype()) {

@@ -44,6 +44,8 @@ struct Mutation {
 template <typename Real>
 std::vector<double> compose(const Case& data, const RoundingPoints& points = {}, const Mutation& mutation = {});
 
+/// y of the whole case in fp64.
+std::vector<double> compose_y(const Case& data);
 /// Same-dtype eager composition: fp32 arithmetic inside an operation, every operation's result rounded to x's dtype (fp64 for fp64 x).
 std::vector<double> compose_plain(const Case& data);
 /// The rounding points that the contract names for GPU kernels.

@@ -60,6 +60,19 @@ WeightsPtr make_weights(const trimul_plan* plan, const Bound& bound) {
   return WeightsPtr(weights);
 }
 
+trimul_status execute(const trimul_plan* plan, const trimul_weights* weights, const Bound& bound, const HostTensor& out,
+                      const GuardedBuffer& workspace) {
+  const trimul_tensor out_view = out.view();
+  trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
+  args.x = &bound.x;
+  args.mask = bound.mask_or_null();
+  args.weights = weights;
+  args.out = &out_view;
+  args.workspace = workspace.data();
+  args.workspace_bytes = workspace.size();
+  return trimul_execute(plan, &args);
+}
+
 RunResult run(const Case& data, std::string_view implementation, const RunOptions& options) {
   const Bound bound(data);
   const PlanPtr plan = make_plan(data.problem(), implementation, options.threads);

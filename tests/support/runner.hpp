@@ -29,6 +29,10 @@ using WeightsPtr = std::unique_ptr<trimul_weights, WeightsDeleter>;
 PlanPtr make_plan(const trimul_problem& problem, std::string_view implementation = {}, int threads = 0);
 WeightsPtr make_weights(const trimul_plan* plan, const Bound& bound);
 
+/// One execute into `out` with the given workspace, nothing checked.
+trimul_status execute(const trimul_plan* plan, const trimul_weights* weights, const Bound& bound, const HostTensor& out,
+                      const GuardedBuffer& workspace);
+
 struct RunOptions {
   int threads = 0;
   bool in_place = false;            // out is x

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Same inputs, bitwise the same result: whatever the threads, the run, the batch, the address or the memory's former contents.
+#include <cstring>
+#include <thread>
+
+#include "support/operator_test.hpp"
+
+namespace trimul::testing {
+namespace {
+
+class Determinism : public OperatorTest {};
+
+/// Enough work that eight threads are used.
+Spec large(DType dtype, std::int32_t direction) {
+  return {.lead = {2}, .n = 33, .c_z = 48, .c = 65, .x_dtype = dtype, .direction = direction};
+}
+
+std::string threads_line(const trimul_plan* plan) {
+  const std::string text = trimul_plan_explain(plan);
+  const std::size_t at = text.find("threads: ");
+  return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+TEST_P(Determinism, ResultsDoNotDependOnTheNumberOfThreads) {
+  for (const DType dtype : kXDTypes)
+    for (const auto direction : kDirections) {
+      const Case data(large(dtype, direction));
+      if (!accepts(data)) continue;
+      EXPECT_EQ(threads_line(make_plan(data.problem(), implementation(), 8).get()), "threads: 8");
+      const auto expected = run(data, implementation(), {.threads = 1}).raw;
+      for (int threads = 2; threads <= 8; ++threads)
+        EXPECT_TRUE(run(data, implementation(), {.threads = threads}).raw == expected) << implementation() << ", " << threads << " threads";
+    }
+}
+
+TEST_P(Determinism, RunsOfOneCaseAreEqual) {
+  const Case data(large(DType::kF32, TRIMUL_INCOMING));
+  ASSERT_TRUE(accepts(data));
+  const auto expected = run(data, implementation()).raw;
+  for (int repeat = 0; repeat < 5; ++repeat) EXPECT_TRUE(run(data, implementation()).raw == expected);
+}
+
+TEST_P(Determinism, ASampleDoesNotDependOnItsBatch) {
+  for (const DType dtype : kXDTypes)
+    for (const std::int64_t c_z : {5, 7, 32, 33}) {  // odd rows: every sample starts at another alignment
+      const Case data({.lead = {3}, .n = 17, .c_z = c_z, .c = 19, .x_dtype = dtype});
+      if (!accepts(data)) continue;
+      const auto whole = run(data, implementation()).raw;
+      const std::size_t sample_bytes = whole.size() / 3;
+      for (std::int64_t b = 0; b < 3; ++b) {
+        Spec spec = data.spec;
+        spec.lead = {};
+        Case alone(spec);
+        std::memcpy(alone.x.buffer().data(), data.x.buffer().data() + static_cast<std::size_t>(b) * sample_bytes, sample_bytes);
+        for (std::int64_t i = 0; i < 17; ++i)
+          for (std::int64_t j = 0; j < 17; ++j) alone.set_mask(0, i, j, data.mask_at(b, i, j));
+        const auto got = run(alone, implementation()).raw;
+        EXPECT_TRUE(std::equal(got.begin(), got.end(), whole.begin() + b * static_cast<std::ptrdiff_t>(sample_bytes)))
+            << implementation() << ", sample " << b << ": " << describe(data.spec);
+      }
+    }
+}
+
+TEST_P(Determinism, ResultsDoNotDependOnAddresses) {
+  for (const DType dtype : kXDTypes)
+    for (const std::int64_t c_z : {16, 33, 100}) {
+      Spec spec{.n = 17, .c_z = c_z, .c = 33, .x_dtype = dtype, .residual = true};
+      const Case aligned(spec);
+      if (!accepts(aligned)) continue;
+      const auto expected = run(aligned, implementation()).raw;
+      for (spec.offset = 1; spec.offset <= 5; ++spec.offset)
+        EXPECT_TRUE(run(Case(spec), implementation()).raw == expected) << implementation() << ": " << describe(spec);
+      EXPECT_TRUE(run(aligned, implementation(), {.out_offset = 3}).raw == expected);
+      EXPECT_TRUE(run(aligned, implementation(), {.in_place = true}).raw == expected) << "in place: " << describe(aligned.spec);
+    }
+}
+
+TEST_P(Determinism, FormerContentsOfWorkspaceAndOutChangeNothing) {
+  for (std::int64_t n : {1, 2, 3, 9, 16, 17, 23}) {
+    const Case data({.n = n, .c_z = 33, .c = 35, .mask = MaskKind::kPadded});
+    ASSERT_TRUE(accepts(data));
+    const auto expected = run(data, implementation(), {.poison = std::byte{0}}).raw;
+    for (const std::byte poison : {std::byte{0xff}, std::byte{0x7f}, std::byte{0x3f}})
+      EXPECT_TRUE(run(data, implementation(), {.poison = poison}).raw == expected) << describe(data.spec);
+  }
+}
+
+TEST_P(Determinism, ManyThreadsMayExecuteOnePlan) {
+  const Case data({.lead = {2}, .n = 19, .c_z = 32, .c = 32});
+  ASSERT_TRUE(accepts(data));
+  const auto expected = run(data, implementation()).raw;
+  const Bound bound(data);
+  const PlanPtr plan = make_plan(data.problem(), implementation(), 2);
+  const WeightsPtr weights = make_weights(plan.get(), bound);
+  std::vector<int> wrong(8, 0);
+  std::vector<std::thread> callers;
+  for (std::size_t caller = 0; caller < wrong.size(); ++caller)
+    callers.emplace_back([&, caller] {
+      const HostTensor out(DType::kF32, data.x.sizes());
+      const GuardedBuffer workspace(trimul_plan_workspace_bytes(plan.get()));
+      for (int repeat = 0; repeat < 10; ++repeat)
+        if (execute(plan.get(), weights.get(), bound, out, workspace) != TRIMUL_OK || out.buffer().copy() != expected) ++wrong[caller];
+    });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, std::vector<int>(8, 0));
+}
+
+TEST_P(Determinism, WeightsServeEveryPlanOfTheSameWidths) {
+  const Case first({.n = 7});
+  ASSERT_TRUE(accepts(first));
+  const Bound bound(first);
+  const PlanPtr plan = make_plan(first.problem(), implementation());
+  const WeightsPtr weights = make_weights(plan.get(), bound);
+  for (const std::int64_t n : {1, 12})
+    for (const auto direction : kDirections) {
+      const Case other({.lead = {2}, .n = n, .direction = direction, .residual = true});  // same seed: same parameters
+      const Bound other_bound(other);
+      const PlanPtr other_plan = make_plan(other.problem(), implementation());
+      const HostTensor out(DType::kF32, other.x.sizes());
+      const GuardedBuffer workspace(trimul_plan_workspace_bytes(other_plan.get()));
+      ASSERT_EQ(execute(other_plan.get(), weights.get(), other_bound, out, workspace), TRIMUL_OK) << trimul_last_error();
+      EXPECT_TRUE(out.buffer().copy() == run(other, implementation()).raw);
+    }
+}
+
+TEST_P(Determinism, WeightsAreACopyOfTheParametersAtTheirCreation) {
+  Case data({.n = 7});
+  ASSERT_TRUE(accepts(data));
+  const auto expected = run(data, implementation()).raw;
+  const Bound bound(data);
+  const PlanPtr plan = make_plan(data.problem(), implementation());
+  const WeightsPtr weights = make_weights(plan.get(), bound);
+  for (auto& parameter : data.parameters) parameter->fill([] { return 0.5; });
+  const HostTensor out(DType::kF32, data.x.sizes());
+  const GuardedBuffer workspace(trimul_plan_workspace_bytes(plan.get()));
+  ASSERT_EQ(execute(plan.get(), weights.get(), bound, out, workspace), TRIMUL_OK) << trimul_last_error();
+  EXPECT_TRUE(out.buffer().copy() == expected);
+  EXPECT_FALSE(run(data, implementation()).raw == expected) << "new parameters, old result";
+}
+
+TRIMUL_INSTANTIATE_OPERATOR_TEST(Determinism);
+
+}  // namespace
+}  // namespace trimul::testing
