@@ -104,6 +104,8 @@ std::string describe(const Spec& spec) {
 }
 
 Case::Case(const Spec& given) : spec(given) {
+  // At N = 1 the last two sizes of [B, 1, 1, 1] are N, N already: taken as is, its B would be one dimension too far left.
+  if (spec.n == 1 && spec.mask_form == MaskForm::kTrailingOne) spec.mask_form = MaskForm::kFull;
   Random random(spec.seed);
   Sizes sizes = spec.lead;
   sizes.insert(sizes.end(), {spec.n, spec.n, spec.c_z});

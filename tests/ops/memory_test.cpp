@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// No byte outside of the caller's tensors is read or written. The runner checks guard bands on every run of every test; here memory
+// ends at a page that faults, so that generated code is caught as well.
+#include <cstring>
+
+#include "support/operator_test.hpp"
+
+namespace trimul::testing {
+namespace {
+
+class Memory : public OperatorTest {};
+
+TEST_P(Memory, NothingBeyondATensorsBytesIsRead) {
+  for (const auto edge : {PageEdgeBuffer::Edge::kEnd, PageEdgeBuffer::Edge::kBegin})
+    for (const DType dtype : kXDTypes)
+      for (const std::int64_t n : {1, 3, 17})
+        for (const std::int64_t c_z : {1, 5, 33, 64}) {
+          const Case data({.n = n, .c_z = c_z, .c = c_z + 2, .x_dtype = dtype, .mask_dtype = dtype, .residual = true});
+          if (!accepts(data)) continue;
+          const auto expected = run(data, implementation()).raw;
+          Bound bound(data);
+          std::vector<std::unique_ptr<PageEdgeBuffer>> copies;
+          const auto move_to_edge = [&](trimul_tensor& tensor, const HostTensor& owner) {
+            copies.push_back(std::make_unique<PageEdgeBuffer>(owner.buffer().size(), edge));
+            std::memcpy(copies.back()->data(), owner.buffer().data(), owner.buffer().size());
+            tensor.data = copies.back()->data();
+          };
+          move_to_edge(bound.x, data.x);
+          move_to_edge(bound.mask, *data.mask);
+          for (unsigned k = 0; k < kNumParameters; ++k) move_to_edge(bound.tensors[k], *data.parameters[k]);
+          const HostTensor out(dtype, data.x.sizes());
+          trimul_tensor out_view = out.view();
+          move_to_edge(out_view, out);
+
+          const PlanPtr plan = make_plan(data.problem(), implementation());
+          const WeightsPtr weights = make_weights(plan.get(), bound);
+          const std::size_t workspace_bytes = trimul_plan_workspace_bytes(plan.get());
+          ASSERT_EQ(workspace_bytes % sizeof(float), 0U);
+          const PageEdgeBuffer workspace((workspace_bytes + 255) / 256 * 256, edge);
+          trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
+          args.x = &bound.x;
+          args.mask = &bound.mask;
+          args.weights = weights.get();
+          args.out = &out_view;
+          args.workspace = workspace.data();
+          args.workspace_bytes = workspace_bytes;
+          ASSERT_EQ(trimul_execute(plan.get(), &args), TRIMUL_OK) << trimul_last_error();
+          EXPECT_EQ(std::memcmp(out_view.data, expected.data(), expected.size()), 0) << describe(data.spec);
+        }
+}
+
+TEST_P(Memory, NoMoreThanTheAskedWorkspaceIsUsed) {
+  for (const std::int64_t n : {1, 5, 16, 17})
+    for (const std::int64_t c : {1, 8, 33}) {
+      const Case data({.n = n, .c = c});
+      ASSERT_TRUE(accepts(data));
+      run(data, implementation(), {.spare_workspace = 4096});  // which run() checks
+    }
+}
+
+TEST_P(Memory, WorkspaceStaysBelowThreePlanesAndTheTiles) {
+  // Contract: out + three planes of B C N n_pad elements of 4 bytes (8 in the fp64 reference) + slack. Samples run one by one.
+  for (const std::int64_t n : {256, 1024}) {
+    const Case small({.n = 1, .c_z = 128, .c = 128});
+    ASSERT_TRUE(accepts(small));
+    trimul_problem problem = small.problem();
+    problem.batch = 4;
+    problem.tokens = n;
+    for (const int threads : {1, 2, 64}) {
+      const PlanPtr plan = make_plan(problem, implementation(), threads);
+      const double planes = 3.0 * 128 * static_cast<double>(n) * static_cast<double>(n) * (implementation() == "reference" ? 8 : 4);
+      const double tiles = 4e6 * threads;
+      EXPECT_LE(static_cast<double>(trimul_plan_workspace_bytes(plan.get())), planes + tiles) << n << ", " << threads << " threads";
+    }
+  }
+}
+
+TRIMUL_INSTANTIATE_OPERATOR_TEST(Memory);
+
+}  // namespace
+}  // namespace trimul::testing
