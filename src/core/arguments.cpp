@@ -109,8 +109,8 @@ MaskView check_mask(const TensorView& mask, const TensorView& x, const Problem& 
     const std::int64_t expected = x_dim >= 0 ? x.sizes[static_cast<std::size_t>(x_dim)] : 1;
     if (size(d) == 1) continue;
     if (size(d) != expected)
-      fail_invalid("mask: dimension ", d, " of ", mask.shape_text(), " is ", size(d), ", expected ", expected, " or 1 (x is ",
-                   x.shape_text(), ")");
+      fail_invalid("mask: dimension ", d, " of ", mask.shape_text(), " is ", size(d), ", expected ", expected, expected == 1 ? "" : " or 1",
+                   " (x is ", x.shape_text(), ")");
     view.leading_strides[static_cast<std::size_t>(x_dim)] = mask.strides[static_cast<std::size_t>(d)];
   }
   return view;
