@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "accuracy.hpp"
+
+#include <array>
+#include <cmath>
+
+#include "failure.hpp"
+
+namespace trimul::cli {
+namespace {
+
+struct DTypeBound {
+  trimul_dtype dtype;
+  double relative_rms;
+};
+
+// The output's rounding alone is 2^-p / sqrt(3) of a value at most: 1.7e-3 RMS in bf16, 2.1e-4 in fp16, 2.6e-8 in fp32.
+constexpr std::array kReferenceBounds{DTypeBound{TRIMUL_F64, 1e-13}, DTypeBound{TRIMUL_F32, 1e-7}, DTypeBound{TRIMUL_F16, 5e-4},
+                                      DTypeBound{TRIMUL_BF16, 2.5e-3}};
+constexpr std::array kCpuBounds{DTypeBound{TRIMUL_F32, 1e-5}, DTypeBound{TRIMUL_F16, 5e-4}, DTypeBound{TRIMUL_BF16, 2.5e-3}};
+constexpr std::array kGpuBounds{DTypeBound{TRIMUL_F32, 1e-5}, DTypeBound{TRIMUL_F16, 2e-3}, DTypeBound{TRIMUL_BF16, 1e-2}};
+// Biases give y a common offset, which bf16 then resolves less well.
+constexpr double kGpuBf16WithBias = 2e-2;
+constexpr double kGpuBf16ToKernel = 2.7e-3;
+
+template <typename Table>
+double bound_in(const Table& table, trimul_dtype dtype) {
+  for (const DTypeBound& entry : table)
+    if (entry.dtype == dtype) return entry.relative_rms;
+  fail(kOther, "no accuracy bound is known for dtype {}", trimul_dtype_name(dtype));
+}
+
+}  // namespace
+
+Bounds bounds_of(std::string_view implementation, const ProblemLine& line) {
+  if (implementation == "reference") return {bound_in(kReferenceBounds, line.dtype), std::nullopt};
+  if (implementation == "cpu") return {bound_in(kCpuBounds, line.dtype), std::nullopt};
+  if (line.dtype != TRIMUL_BF16) return {bound_in(kGpuBounds, line.dtype), std::nullopt};
+  return {line.bias == BiasKind::kNoBias ? bound_in(kGpuBounds, line.dtype) : kGpuBf16WithBias, kGpuBf16ToKernel};
+}
+
+double narrow_bound(double plain_error, trimul_dtype dtype) {
+  const double noise = dtype == TRIMUL_BF16 ? 0x1p-9 : dtype == TRIMUL_F16 ? 0x1p-12 : 1e-6;
+  return 2.0 * plain_error + noise;
+}
+
+ErrorFigures compare(const std::vector<double>& got, const std::vector<double>& reference) {
+  ErrorFigures figures;
+  double sum_differences = 0.0;
+  double sum_reference = 0.0;
+  for (std::size_t k = 0; k < reference.size(); ++k) {
+    const bool agree =
+        std::isfinite(reference[k]) ? std::isfinite(got[k]) : (std::isnan(reference[k]) ? std::isnan(got[k]) : got[k] == reference[k]);
+    if (!agree && figures.mismatch.empty()) figures.mismatch = fmt::format("value {} is {}, the reference {}", k, got[k], reference[k]);
+    if (!agree || !std::isfinite(reference[k])) continue;
+    sum_differences += (got[k] - reference[k]) * (got[k] - reference[k]);
+    sum_reference += reference[k] * reference[k];
+  }
+  figures.is_absolute = sum_reference == 0.0;
+  const auto count = static_cast<double>(reference.empty() ? 1 : reference.size());
+  figures.relative_rms = std::sqrt(sum_differences / (figures.is_absolute ? count : sum_reference));
+  return figures;
+}
+
+}  // namespace trimul::cli

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// trimul bench: times implementations that have first been checked on the very problem.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "bench_report.hpp"
+#include "commands.hpp"
+#include "contender.hpp"
+#include "failure.hpp"
+#include "options.hpp"
+#include "output_file.hpp"
+#include "plan_choice.hpp"
+#include "progress.hpp"
+
+namespace trimul::cli {
+namespace {
+
+struct BenchOptions {
+  std::string shapes;
+  std::vector<std::string> shape;
+  std::string dtype = "fp32";
+  std::string direction = "outgoing";
+  std::string device = "auto";
+  std::string implementation = "all";
+  std::string json;
+  std::string html;
+};
+
+/// Token counts of four real proteins and round ones near them, at the trunk's width.
+constexpr const char* kDefaultShapes[] = {"1,128,128,128", "1,214,128,128", "1,256,128,128", "1,436,128,128"};
+
+std::vector<ProblemLine> requested_problems(const BenchOptions& options) {
+  if (!options.shapes.empty()) return read_shapes_file(options.shapes);
+  std::vector<std::string> shapes = options.shape;
+  if (shapes.empty()) shapes.assign(std::begin(kDefaultShapes), std::end(kDefaultShapes));
+  std::vector<ProblemLine> lines;
+  for (const std::string& shape : shapes) {
+    const trimul_problem problem = parse_shape(shape);
+    lines.push_back({.batch = problem.batch,
+                     .tokens = problem.tokens,
+                     .c_z = problem.c_z,
+                     .c_hidden = problem.c_hidden,
+                     .dtype = parse_float_dtype(options.dtype),
+                     .direction = parse_direction(options.direction)});
+  }
+  return lines;
+}
+
+/// Threads that the CPU implementation uses: its plan says.
+int cpu_threads() {
+  ProblemLine line{.batch = 1, .tokens = 1, .c_z = 1, .c_hidden = 1};
+  const PlanChoice choice = choose_plan(problem_of(line), {{TRIMUL_CPU, 0}}, "");
+  constexpr std::string_view kKey = "threads: ";
+  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  for (const std::string_view text : split(trimul_plan_explain(choice.plan.get()), '\n'))
+    if (text.starts_with(kKey)) std::from_chars(text.data() + kKey.size(), text.data() + text.size(), threads);
+  return threads;
+}
+
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  while (text.ends_with('\0')) text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
+
+/// A contender with the row its times go to.
+struct Entry {
+  std::unique_ptr<Contender> contender;
+  std::size_t row;
+};
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, const MachineCeiling& ceiling)
+      : ceiling_(ceiling),
+        times_reference_(options.implementation == "reference"),
+        devices_(candidate_devices(parse_device(options.device))),
+        implementations_(requested_implementations(options.implementation)),
+        seed_(std::random_device{}()) {}
+
+  std::vector<BenchRow> take_rows() { return std::move(rows_); }
+  [[nodiscard]] int num_failed() const { return num_failed_; }
+
+  void problem(const ProblemLine& line) {
+    const std::size_t first_row = rows_.size();
+    const Inputs inputs = random_inputs(line, ++seed_);
+    std::optional<Oracle> oracle;
+    std::vector<Entry> entries;
+    for (const std::string& name : implementations_) {
+      BenchRow row{.line = line, .implementation = name, .skipped = skip_reason(name, line), .times_us = {}};
+      if (row.skipped.empty()) {
+        auto contender = std::make_unique<Contender>(line, inputs, name, devices_);
+        if (!oracle) oracle.emplace(line, inputs, seed_);
+        verify_first(*contender, *oracle, row);
+        if (row.skipped.empty()) entries.push_back({std::move(contender), rows_.size()});
+      }
+      rows_.push_back(std::move(row));
+    }
+    time_interleaved(entries);
+    for (std::size_t k = first_row; k < rows_.size(); ++k) fmt::print("{}\n", bench_line(rows_[k]));
+    std::fflush(stdout);
+  }
+
+ private:
+  std::string skip_reason(const std::string& name, const ProblemLine& line) const {
+    if (line.batch * line.tokens == 0) return "the problem is empty";
+    if (name == "reference" && !times_reference_) return "the oracle, not a contender; --impl reference times it";
+    return reason_to_decline(name, line, devices_).value_or("");
+  }
+
+  void verify_first(const Contender& contender, Oracle& oracle, BenchRow& row) {
+    const CheckResult check = check_contender(contender, row.line, oracle);
+    row.error = check.error;
+    row.flop = trimul_plan_flop(contender.plan());
+    row.traffic_bytes = static_cast<double>(trimul_plan_traffic_bytes(contender.plan()));
+    // GPUs come with their own ceilings.
+    const double plan_floor_us = trimul_plan_floor_us(contender.plan());
+    row.floor_us = plan_floor_us > 0 ? plan_floor_us : floor_us(ceiling_, row.traffic_bytes, row.flop);
+    if (check.status == CheckResult::Status::kPassed) return;
+    row.skipped = "failed its check: " + check.reason;
+    ++num_failed_;
+  }
+
+  /// Rounds in which each contender runs once, so that what else the machine does meets all of them alike.
+  void time_interleaved(const std::vector<Entry>& entries) {
+    constexpr int kLeastRounds = 7;
+    constexpr int kMostRounds = 200;
+    constexpr double kEnoughUs = 2e6;                               // for each contender
+    for (const Entry& entry : entries) entry.contender->execute();  // warm up once more, after the check
+    double slowest_total_us = 0.0;
+    std::vector<double> totals(rows_.size());
+    for (int round = 0; round < kMostRounds && !entries.empty() && (round < kLeastRounds || slowest_total_us < kEnoughUs); ++round)
+      for (const Entry& entry : entries) {
+        rows_[entry.row].times_us.push_back(entry.contender->execute());
+        totals[entry.row] += rows_[entry.row].times_us.back();
+        slowest_total_us = std::max(slowest_total_us, totals[entry.row]);
+      }
+    for (const Entry& entry : entries) std::sort(rows_[entry.row].times_us.begin(), rows_[entry.row].times_us.end());
+  }
+
+  MachineCeiling ceiling_;
+  bool times_reference_;
+  std::vector<trimul_device> devices_;
+  std::vector<std::string> implementations_;
+  std::uint64_t seed_;
+  std::vector<BenchRow> rows_;
+  int num_failed_ = 0;
+};
+
+void write_text(const OutputFile& file, const std::string& text) {
+  file.write({std::as_bytes(std::span(text))});
+}
+
+void bench(const BenchOptions& options) {
+  const std::vector<ProblemLine> lines = requested_problems(options);
+  std::optional<OutputFile> json_file;
+  std::optional<OutputFile> html_file;
+  if (!options.json.empty()) json_file.emplace(options.json);
+  if (!options.html.empty()) html_file.emplace(options.html);
+
+  BenchReport report{.version = trimul_version(), .device = "", .command = command_line(), .ceiling = {}, .rows = {}};
+  const trimul_device device = candidate_devices(parse_device(options.device)).front();
+  if (const char* description = trimul_device_description(device)) report.device = description;
+  report.ceiling = measure_ceiling(cpu_threads());
+  fmt::print("trimul {} on {}\nceiling: {}\n\n{}\n", report.version, report.device, ceiling_text(report.ceiling), bench_heading());
+  std::fflush(stdout);
+
+  Bench session(options, report.ceiling);
+  Progress progress("timing");
+  for (const ProblemLine& line : lines) {
+    progress.set_label("timing " + format_problem_line(line));
+    session.problem(line);
+  }
+  report.rows = session.take_rows();
+  if (json_file) write_text(*json_file, bench_json(report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  if (html_file) write_text(*html_file, bench_html(report));
+  if (session.num_failed() > 0) fail(kOther, "{} contenders failed their check and were not timed", session.num_failed());
+  if (std::all_of(report.rows.begin(), report.rows.end(), [](const BenchRow& row) { return !row.skipped.empty(); }))
+    fail(kUnsupported, "nothing was timed: {}", report.rows.front().skipped);
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand("bench", "Times implementations, each checked first, against this machine's ceilings");
+  CLI::Option* shapes = command->add_option("--shapes", options->shapes, "problems from a file (shapes/README.md)")->type_name("FILE");
+  command->add_option("--shape", options->shape, "a problem; may be given several times")
+      ->allow_extra_args(false)
+      ->excludes(shapes)
+      ->type_name("B,N,C_z,C");
+  command->add_option("--dtype", options->dtype, "dtype of x for --shape")->capture_default_str()->excludes(shapes)->type_name("T");
+  command->add_option("--direction", options->direction, "direction for --shape")->capture_default_str()->excludes(shapes)->type_name("D");
+  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:INDEX")->capture_default_str()->type_name("DEV");
+  command->add_option("--impl", options->implementation, "one implementation, or all")->capture_default_str()->type_name("NAME");
+  command->add_option("--json", options->json, "write the numbers to a file")->type_name("FILE");
+  command->add_option("--html", options->html, "write a page with table and plot to a file")->type_name("FILE");
+  command->callback([options] { bench(*options); });
+}
+
+}  // namespace trimul::cli
