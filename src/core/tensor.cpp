@@ -1,52 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor.hpp"
 
-#include "core/checked.hpp"
+#include <algorithm>
+
 #include "core/error.hpp"
 
 namespace trimul::core {
 namespace {
 
-/// Smallest and largest element offset a strided view reaches; nothing when one of them, in bytes, does not fit.
-std::optional<std::pair<std::int64_t, std::int64_t>> element_span(const TensorView& view) {
-  std::int64_t low = 0;
-  std::int64_t high = 0;
+bool has_zero_size(const std::vector<std::int64_t>& sizes) {
+  return std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+}
+
+/// The bytes that a strided view with elements reaches; nothing when they do not lie in the address space.
+std::optional<ByteRange> reached_bytes(const TensorView& view) {
+  const auto element_bytes = static_cast<std::int64_t>(dtype_bytes(view.dtype));
+  auto begin = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data));
+  std::int64_t end = 0;
+  if (begin < 0 || __builtin_add_overflow(begin, element_bytes, &end)) return std::nullopt;
   for (std::size_t d = 0; d < view.sizes.size(); ++d) {
     std::int64_t reach = 0;
     if (__builtin_mul_overflow(view.sizes[d] - 1, view.strides[d], &reach)) return std::nullopt;
-    std::int64_t& bound = reach < 0 ? low : high;
-    if (__builtin_add_overflow(bound, reach, &bound)) return std::nullopt;
+    if (__builtin_mul_overflow(reach, element_bytes, &reach)) return std::nullopt;
+    std::int64_t& bound = reach < 0 ? begin : end;
+    if (__builtin_add_overflow(bound, reach, &bound) || bound < 0) return std::nullopt;
   }
-  const auto element_bytes = static_cast<std::int64_t>(dtype_bytes(view.dtype));
-  std::int64_t scaled = 0;
-  if (__builtin_mul_overflow(low, element_bytes, &scaled) || __builtin_mul_overflow(high, element_bytes, &scaled)) return std::nullopt;
-  return std::pair{low, high};
+  return ByteRange{static_cast<std::uintptr_t>(begin), static_cast<std::uintptr_t>(end)};
 }
 
 void fill_contiguous_strides(TensorView& view) {
   view.strides.assign(view.sizes.size(), 1);
-  for (std::size_t d = view.sizes.size(); d-- > 1;)
-    // A zero size makes every stride meaningless; 1 keeps the product from vanishing.
-    view.strides[d - 1] = view.strides[d] * (view.sizes[d] == 0 ? 1 : view.sizes[d]);
+  if (has_zero_size(view.sizes)) return;  // nothing to stride over, and the other sizes may be anything
+  for (std::size_t d = view.sizes.size(); d-- > 1;) view.strides[d - 1] = view.strides[d] * view.sizes[d];
 }
 
 void check_element_count(const TensorView& view) {
-  std::int64_t product = static_cast<std::int64_t>(dtype_bytes(view.dtype));
-  bool is_empty = false;
-  for (const std::int64_t size : view.sizes) is_empty = is_empty || size == 0;
+  if (has_zero_size(view.sizes)) return;
+  auto product = static_cast<std::int64_t>(dtype_bytes(view.dtype));
   for (const std::int64_t size : view.sizes)
-    if (size != 0 && __builtin_mul_overflow(product, size, &product) && !is_empty)
+    if (__builtin_mul_overflow(product, size, &product))
       fail_invalid(view.name, ": shape ", view.shape_text(), " does not fit into 64-bit byte counts");
 }
 
 }  // namespace
 
 std::int64_t TensorView::elements() const {
+  if (has_zero_size(sizes)) return 0;
   std::int64_t product = 1;
-  for (const std::int64_t size : sizes) {
-    if (size == 0) return 0;
-    product *= size;
-  }
+  for (const std::int64_t size : sizes) product *= size;
   return product;
 }
 
@@ -62,12 +63,9 @@ bool TensorView::is_contiguous() const {
 
 ByteRange TensorView::bytes() const {
   if (elements() == 0) return {};
-  const auto span = element_span(*this);
-  if (!span) fail_invalid(name, ": strides reach beyond 64-bit byte offsets");
-  const auto element_bytes = static_cast<std::int64_t>(dtype_bytes(dtype));
-  const auto origin = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(data));
-  return {static_cast<std::uintptr_t>(origin + span->first * element_bytes),
-          static_cast<std::uintptr_t>(origin + (span->second + 1) * element_bytes)};
+  const auto reached = reached_bytes(*this);
+  if (!reached) fail_invalid(name, ": strides reach beyond the address space");
+  return *reached;
 }
 
 std::string TensorView::shape_text() const {
@@ -102,7 +100,7 @@ TensorView view_tensor(const char* name, const trimul_tensor* tensor) {
     if (view.data == nullptr) fail_invalid(name, ": data is NULL, expected ", view.elements(), " elements");
     if (reinterpret_cast<std::uintptr_t>(view.data) % element_bytes != 0)
       fail_invalid(name, ": data is not aligned to its element size, expected a multiple of ", element_bytes, " bytes");
-    if (!element_span(view)) fail_invalid(name, ": strides reach beyond 64-bit byte offsets");
+    if (!reached_bytes(view)) fail_invalid(name, ": strides reach beyond the address space");
   }
   return view;
 }
