@@ -2,6 +2,7 @@
 // The one exception type of the library. The C ABI catches it at the boundary (c_api.cpp) and keeps its text per thread.
 #pragma once
 
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -28,10 +29,11 @@ class Error : public std::runtime_error {
   StatusCode code_;
 };
 
-/// Concatenates anything that streams: text("mask: dimension N is ", got, ", expected ", n).
+/// Concatenates anything that streams: text("mask: dimension N is ", got, ", expected ", n). Numbers look the same in every locale.
 template <typename... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream stream;
+  stream.imbue(std::locale::classic());
   (stream << ... << parts);
   return stream.str();
 }
