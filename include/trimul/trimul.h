@@ -304,7 +304,8 @@ TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_reference(const trimul_update_a
 
 /* Number of GPUs this build can use: 0 without CUDA support, driver or device. Never fails. */
 TRIMUL_API int32_t trimul_cuda_device_count(void);
-/* One line naming a device ("CPU, 2 threads, avx512"), NULL for one that does not exist. Valid until this thread's next call. */
+/* One line naming a device ("CPU, 2 threads, avx512"). NULL for one that does not exist, and where TRIMUL_NUM_THREADS is malformed
+ * (trimul_last_error says so). Valid until this thread's next call. */
 TRIMUL_API const char* trimul_device_description(trimul_device device);
 /* How the library was built, text lines "key: value" (compiler, oneDNN version or "none", CUDA architectures or "none"). */
 TRIMUL_API const char* trimul_build_info(void);

@@ -62,13 +62,14 @@ Struct read_struct(const char* name, const Struct* given) {
   if (given == nullptr) core::fail_invalid(name, ": is NULL, expected a struct");
   const std::size_t size = given->struct_size;
   if (size < sizeof(std::size_t)) core::fail_invalid(name, ": struct_size is ", size, ", expected ", sizeof(Struct));
+  // A size beyond any future struct is garbage: nothing behind the known fields is read then.
+  if (size > 16 * sizeof(Struct)) core::fail_invalid(name, ": struct_size is ", size, ", expected ", sizeof(Struct));
   Struct result{};
   std::memcpy(&result, given, std::min(size, sizeof(Struct)));
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  for (std::size_t k = sizeof(Struct); k < std::min(size, 16 * sizeof(Struct)); ++k)
+  for (std::size_t k = sizeof(Struct); k < size; ++k)
     if (bytes[k] != 0)
       core::fail_invalid(name, ": struct_size is ", size, ", this library knows ", sizeof(Struct), " bytes and the rest is not zero");
-  if (size > 16 * sizeof(Struct)) core::fail_invalid(name, ": struct_size is ", size, ", expected ", sizeof(Struct));
   return result;
 }
 
@@ -288,6 +289,8 @@ trimul_status trimul_reference(const trimul_update_args* args, trimul_rounding r
     const auto parameters = read_struct("parameters", in.parameters);
     const core::Problem problem = core::validate_problem(problem_of(in, parameters));
     if (problem.device.type != core::DeviceType::kCpu) core::fail_invalid("x: device is a GPU, expected the CPU");
+    if (problem.precision == core::Precision::kMxfp8)
+      throw core::Error(core::StatusCode::kUnsupported, "precision mxfp8 is not served by any implementation yet");
     if (rounding != TRIMUL_ROUNDING_NONE && rounding != TRIMUL_ROUNDING_KERNEL)
       core::fail_invalid("rounding: is ", static_cast<int>(rounding), ", expected 0 (none) or 1 (kernel)");
     const core::TensorView x = core::view_tensor("x", in.x);
@@ -328,11 +331,9 @@ int32_t trimul_cuda_device_count(void) {
 }
 
 const char* trimul_device_description(trimul_device device) {
-  if (device.type == TRIMUL_CPU && device.index == 0) {
-    returned_text = core::cpu_description();
-    return returned_text.c_str();
-  }
-  return nullptr;
+  if (device.type != TRIMUL_CPU || device.index != 0) return nullptr;
+  const trimul_status status = guarded([] { returned_text = core::cpu_description(); });
+  return status == TRIMUL_OK ? returned_text.c_str() : nullptr;
 }
 
 const char* trimul_build_info(void) {

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// The boundary itself: NULLs, struct sizes, names, the per-thread message.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "support/call.hpp"
+
+namespace trimul::testing {
+namespace {
+
+const Spec kSmall{.n = 3, .c_z = 8, .c = 6};
+
+TEST(CApi, NamesStatusesAndVersion) {
+  EXPECT_STREQ(trimul_status_name(TRIMUL_OK), "OK");
+  EXPECT_STREQ(trimul_status_name(TRIMUL_INVALID_ARGUMENT), "INVALID_ARGUMENT");
+  EXPECT_STREQ(trimul_status_name(TRIMUL_UNSUPPORTED), "UNSUPPORTED");
+  EXPECT_STREQ(trimul_status_name(TRIMUL_OUT_OF_MEMORY), "OUT_OF_MEMORY");
+  EXPECT_STREQ(trimul_status_name(TRIMUL_DEVICE_ERROR), "DEVICE_ERROR");
+  EXPECT_STREQ(trimul_status_name(TRIMUL_INTERNAL), "INTERNAL");
+  EXPECT_STREQ(trimul_status_name(static_cast<trimul_status>(7)), "UNKNOWN");
+  EXPECT_EQ(trimul_version(),
+            std::to_string(TRIMUL_VERSION_MAJOR) + "." + std::to_string(TRIMUL_VERSION_MINOR) + "." + std::to_string(TRIMUL_VERSION_PATCH));
+}
+
+TEST(CApi, NullHandlesAreHarmless) {
+  trimul_plan_destroy(nullptr);
+  trimul_weights_destroy(nullptr);
+  EXPECT_EQ(trimul_plan_workspace_bytes(nullptr), 0U);
+  EXPECT_EQ(trimul_weights_bytes(nullptr), 0U);
+  EXPECT_EQ(trimul_plan_traffic_bytes(nullptr), 0);
+  EXPECT_EQ(trimul_plan_flop(nullptr), 0.0);
+  EXPECT_EQ(trimul_plan_floor_us(nullptr), 0.0);
+  EXPECT_STREQ(trimul_plan_explain(nullptr), "");
+  EXPECT_STREQ(trimul_plan_implementation(nullptr), "");
+}
+
+TEST(CApi, NullArgumentsAreNamed) {
+  Call call(kSmall);
+  const trimul_problem problem = call.data.problem();
+  trimul_plan* plan = nullptr;
+  trimul_weights* weights = nullptr;
+  const char* reason = nullptr;
+  EXPECT_EQ(outcome(trimul_plan_create(nullptr, nullptr, &plan)), "INVALID_ARGUMENT: problem: is NULL, expected a struct");
+  EXPECT_EQ(outcome(trimul_plan_create(&problem, nullptr, nullptr)), "INVALID_ARGUMENT: plan: is NULL, expected a place for the result");
+  EXPECT_EQ(outcome(trimul_weights_create(nullptr, &call.bound.parameters, nullptr, &weights)), "INVALID_ARGUMENT: plan: is NULL");
+  EXPECT_EQ(outcome(trimul_weights_create(call.plan.get(), nullptr, nullptr, &weights)),
+            "INVALID_ARGUMENT: parameters: is NULL, expected a struct");
+  EXPECT_EQ(outcome(trimul_weights_create(call.plan.get(), &call.bound.parameters, nullptr, nullptr)),
+            "INVALID_ARGUMENT: weights: is NULL, expected a place for the result");
+  EXPECT_EQ(outcome(trimul_execute(nullptr, &call.args)), "INVALID_ARGUMENT: plan: is NULL");
+  EXPECT_EQ(outcome(trimul_execute(call.plan.get(), nullptr)), "INVALID_ARGUMENT: args: is NULL, expected a struct");
+  EXPECT_EQ(outcome(trimul_update(nullptr)), "INVALID_ARGUMENT: args: is NULL, expected a struct");
+  trimul_update_args args = call.bound.update_args(call.data);
+  EXPECT_EQ(outcome(trimul_update(&args)), "INVALID_ARGUMENT: out: is missing, expected a tensor");
+  args.parameters = nullptr;
+  EXPECT_EQ(outcome(trimul_update(&args)), "INVALID_ARGUMENT: parameters: is NULL, expected a struct");
+  EXPECT_EQ(outcome(trimul_implementation_can_run(nullptr, &problem, nullptr, &reason)), "INVALID_ARGUMENT: implementation: name is NULL");
+  EXPECT_EQ(outcome(trimul_implementation_can_run("cpu", &problem, nullptr, nullptr)),
+            "INVALID_ARGUMENT: reason: is NULL, expected a place for the result");
+  trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
+  options.num_knobs = 2;
+  EXPECT_EQ(outcome(trimul_plan_create(&problem, &options, &plan)), "INVALID_ARGUMENT: options: knobs is NULL, expected 2 knobs");
+  const trimul_knob nameless{nullptr, 1};
+  options.knobs = &nameless;
+  options.num_knobs = 1;
+  EXPECT_EQ(outcome(trimul_plan_create(&problem, &options, &plan)), "INVALID_ARGUMENT: options: the name of knob 0 is NULL");
+}
+
+TEST(CApi, AStructOfZeroSizeIsRefused) {
+  Call call(kSmall);
+  trimul_problem problem = call.data.problem();
+  trimul_plan* plan = nullptr;
+  problem.struct_size = 0;
+  EXPECT_EQ(outcome(trimul_plan_create(&problem, nullptr, &plan)),
+            "INVALID_ARGUMENT: problem: struct_size is 0, expected " + std::to_string(sizeof(trimul_problem)));
+  call.args.struct_size = 4;
+  EXPECT_EQ(call.execute(), "INVALID_ARGUMENT: args: struct_size is 4, expected " + std::to_string(sizeof(trimul_execute_args)));
+  trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
+  options.struct_size = 0;
+  problem = call.data.problem();
+  EXPECT_TRUE(contains(outcome(trimul_plan_create(&problem, &options, &plan)), "options: struct_size is 0"));
+  call.bound.parameters.struct_size = 0;
+  trimul_weights* weights = nullptr;
+  EXPECT_TRUE(
+      contains(outcome(trimul_weights_create(call.plan.get(), &call.bound.parameters, nullptr, &weights)), "parameters: struct_size is 0"));
+}
+
+TEST(CApi, AnOlderCallersShorterStructMeansZerosBeyondIt) {
+  const Case data({.n = 3, .c_z = 8, .c = 6, .mask = MaskKind::kNone, .absent = kProjectionBiases});
+  trimul_problem problem = data.problem();
+  problem.has_mask = problem.has_in_bias = problem.has_out_bias = problem.residual = 1;  // not part of the older struct
+  problem.struct_size = offsetof(trimul_problem, has_mask);
+  trimul_plan* plan = nullptr;
+  ASSERT_EQ(trimul_plan_create(&problem, nullptr, &plan), TRIMUL_OK) << trimul_last_error();
+  EXPECT_TRUE(contains(trimul_plan_explain(plan), "problem: B=1 N=3 C_z=8 C=6 fp32 outgoing\n")) << trimul_plan_explain(plan);
+  trimul_plan_destroy(plan);
+}
+
+TEST(CApi, ANewerCallersLongerStructMustBeZeroBeyondTheKnownFields) {
+  struct Newer {
+    trimul_problem known;
+    std::int64_t added[4];
+  } newer{};
+  newer.known = Case(kSmall).problem();
+  newer.known.struct_size = sizeof(Newer);
+  trimul_plan* plan = nullptr;
+  EXPECT_EQ(outcome(trimul_plan_create(&newer.known, nullptr, &plan)), "OK");
+  trimul_plan_destroy(plan);
+  newer.added[2] = 1;
+  EXPECT_EQ(outcome(trimul_plan_create(&newer.known, nullptr, &plan)),
+            "INVALID_ARGUMENT: problem: struct_size is " + std::to_string(sizeof(Newer)) + ", this library knows " +
+                std::to_string(sizeof(trimul_problem)) + " bytes and the rest is not zero");
+}
+
+TEST(CApi, AnAbsurdStructSizeIsRefusedBeforeItIsRead) {
+  trimul_problem problem = Case(kSmall).problem();
+  trimul_plan* plan = nullptr;
+  for (const std::size_t size : {std::size_t{1} << 20, ~std::size_t{0}}) {
+    problem.struct_size = size;
+    EXPECT_EQ(outcome(trimul_plan_create(&problem, nullptr, &plan)),
+              "INVALID_ARGUMENT: problem: struct_size is " + std::to_string(size) + ", expected " + std::to_string(sizeof(trimul_problem)));
+  }
+}
+
+TEST(CApi, AFailedCreateLeavesNullBehind) {
+  Call call(kSmall);
+  trimul_problem problem = call.data.problem();
+  problem.direction = 9;
+  auto* plan = reinterpret_cast<trimul_plan*>(1);
+  EXPECT_EQ(trimul_plan_create(&problem, nullptr, &plan), TRIMUL_INVALID_ARGUMENT);
+  EXPECT_EQ(plan, nullptr);
+  call.bound.parameters.p_in_weight = nullptr;
+  auto* weights = reinterpret_cast<trimul_weights*>(1);
+  EXPECT_EQ(trimul_weights_create(call.plan.get(), &call.bound.parameters, nullptr, &weights), TRIMUL_INVALID_ARGUMENT);
+  EXPECT_EQ(weights, nullptr);
+}
+
+TEST(CApi, TheLastErrorIsPerThreadAndSurvivesSuccess) {
+  trimul_problem bad = Case(kSmall).problem();
+  bad.direction = 5;
+  trimul_plan* plan = nullptr;
+  ASSERT_NE(trimul_plan_create(&bad, nullptr, &plan), TRIMUL_OK);
+  const std::string mine = trimul_last_error();
+  std::string before, after;
+  std::thread([&] {
+    before = trimul_last_error();
+    trimul_problem other = Case(kSmall).problem();
+    other.precision = 42;
+    EXPECT_EQ(trimul_plan_create(&other, nullptr, &plan), TRIMUL_INVALID_ARGUMENT);
+    after = trimul_last_error();
+  }).join();
+  EXPECT_EQ(before, "");
+  EXPECT_TRUE(contains(after, "precision is 42")) << after;
+  EXPECT_EQ(trimul_last_error(), mine);
+  const trimul_problem good = Case(kSmall).problem();
+  const PlanPtr served = make_plan(good);
+  EXPECT_EQ(trimul_last_error(), mine);
+}
+
+TEST(CApi, WeightsKnowTheirBytes) {
+  Call call(kSmall);
+  // 12 vectors and matrices of fp32: norms 2 * (8 + 6), projections (2 * 12 + 6 + 8) * 8, biases 2 * 12 + 2 * 8.
+  EXPECT_EQ(trimul_weights_bytes(call.weights.get()), 4U * (2 * (8 + 6) + (2 * 12 + 6 + 8) * 8 + 2 * 12 + 2 * 8));
+}
+
+TEST(CApi, TheReferenceRefusesWhatItDoesNotKnow) {
+  Call call(kSmall);
+  std::vector<double> result(call.data.x.values().size());
+  trimul_update_args args = call.bound.update_args(call.data);
+  EXPECT_EQ(outcome(trimul_reference(&args, TRIMUL_ROUNDING_NONE, nullptr, 0, nullptr)),
+            "INVALID_ARGUMENT: result: is NULL, expected a place for the values");
+  EXPECT_EQ(outcome(trimul_reference(&args, TRIMUL_ROUNDING_NONE, nullptr, 0, result.data())), "OK");
+  const std::int64_t cell[3] = {0, 0, 0};
+  EXPECT_EQ(outcome(trimul_reference(&args, TRIMUL_ROUNDING_NONE, cell, 0, nullptr)), "OK") << "no cells, no result";
+  args.precision = TRIMUL_PRECISION_MXFP8;
+  EXPECT_TRUE(contains(outcome(trimul_reference(&args, TRIMUL_ROUNDING_NONE, nullptr, 0, result.data())), "UNSUPPORTED: precision mxfp8"))
+      << trimul_last_error();
+  args = call.bound.update_args(call.data);
+  trimul_tensor x = call.bound.x;
+  x.device = {TRIMUL_CUDA, 0};
+  args.x = &x;
+  EXPECT_EQ(outcome(trimul_reference(&args, TRIMUL_ROUNDING_NONE, nullptr, 0, result.data())),
+            "INVALID_ARGUMENT: x: device is a GPU, expected the CPU");
+}
+
+TEST(CApi, DescribesTheMachineAndTheBuild) {
+  EXPECT_TRUE(contains(trimul_device_description({TRIMUL_CPU, 0}), "CPU, ")) << trimul_device_description({TRIMUL_CPU, 0});
+  EXPECT_EQ(trimul_device_description({TRIMUL_CPU, 1}), nullptr);
+  EXPECT_EQ(trimul_device_description({99, 0}), nullptr);
+  EXPECT_EQ(trimul_device_description({TRIMUL_CUDA, trimul_cuda_device_count()}), nullptr);
+  EXPECT_EQ(trimul_device_description({TRIMUL_CUDA, -1}), nullptr);
+  for (const char* key : {"version: ", "compiler: ", "onednn: ", "cuda: "})
+    EXPECT_TRUE(contains(trimul_build_info(), key)) << trimul_build_info();
+}
+
+}  // namespace
+}  // namespace trimul::testing
