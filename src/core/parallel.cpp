@@ -5,7 +5,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -29,8 +28,9 @@ void parallel_for(int num_threads, std::int64_t count, const std::function<void(
   helpers.reserve(static_cast<std::size_t>(team - 1));
   try {
     for (int thread = 1; thread < team; ++thread) helpers.emplace_back(work, thread);
-  } catch (const std::system_error&) {
-    // The system has no more threads to give: those that started and the caller share the work.
+  } catch (const std::exception&) {
+    // The system has no more threads (std::system_error) or memory (std::bad_alloc) to give: those that started and the caller share
+    // the work.
   }
   work(0);
   for (std::thread& helper : helpers) helper.join();

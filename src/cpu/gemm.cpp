@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/gemm.hpp"
 
+#include <memory>
+
 #include "core/error.hpp"
 #include "cpu/row_kernels.hpp"
 
@@ -24,6 +26,9 @@ std::int64_t gemm_scratch_floats() {
 }
 
 SingleThreadScope::SingleThreadScope() : saved_threads_(omp_get_max_threads()) {
+  // libgomp ends the process when it cannot allocate a thread's settings. Where there is no memory at all, this throws first.
+  const std::unique_ptr<volatile char[]> probe(new volatile char[4096]);
+  probe[0] = 0;
   omp_set_num_threads(1);
 }
 SingleThreadScope::~SingleThreadScope() {
