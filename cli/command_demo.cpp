@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
-#include "core/dtype.hpp"
 #include "demo_blocks.hpp"
 #include "demo_features.hpp"
 #include "demo_structure.hpp"
 #include "failure.hpp"
+#include "float_formats.hpp"
 #include "host_tensor.hpp"
 #include "options.hpp"
 #include "output_file.hpp"
@@ -47,7 +47,7 @@ struct Map {
 /// fp32 [n, n] of value(i, j).
 HostTensor square_map(std::int64_t n, const std::function<double(std::int64_t, std::int64_t)>& value) {
   HostTensor tensor = allocate_tensor(TRIMUL_F32, {n, n});
-  for (std::int64_t k = 0; k < n * n; ++k) core::store_from_double(tensor.data.get(), core::DType::kF32, k, value(k / n, k % n));
+  for (std::int64_t k = 0; k < n * n; ++k) store_number(tensor.data.get(), TRIMUL_F32, k, value(k / n, k % n));
   return tensor;
 }
 
@@ -62,8 +62,7 @@ HostTensor pair_norm(const HostTensor& z) {
   return square_map(z.shape[0], [&](std::int64_t i, std::int64_t j) {
     double squares = 0;
     for (std::int64_t channel = 0; channel < z.shape[2]; ++channel) {
-      const double value =
-          core::load_as_double(z.data.get(), static_cast<core::DType>(z.dtype), (i * z.shape[1] + j) * z.shape[2] + channel);
+      const double value = load_number(z.data.get(), z.dtype, (i * z.shape[1] + j) * z.shape[2] + channel);
       squares += value * value;
     }
     return std::sqrt(squares);
@@ -72,7 +71,7 @@ HostTensor pair_norm(const HostTensor& z) {
 
 double mean_of(const HostTensor& map) {
   double sum = 0;
-  for (std::int64_t k = 0; k < map.elements(); ++k) sum += core::load_as_double(map.data.get(), core::DType::kF32, k);
+  for (std::int64_t k = 0; k < map.elements(); ++k) sum += load_number(map.data.get(), TRIMUL_F32, k);
   return sum / static_cast<double>(map.elements());
 }
 
@@ -86,8 +85,7 @@ HostTensor embed(const std::vector<ResidueFeatures>& residues, trimul_dtype dtyp
   for (const ResidueFeatures& i : residues)
     for (const ResidueFeatures& j : residues) {
       projection.project(i, j, pair.data());
-      for (const float value : pair)
-        core::store_from_double(z.data.get(), static_cast<core::DType>(dtype), next++, static_cast<double>(value));
+      for (const float value : pair) store_number(z.data.get(), dtype, next++, static_cast<double>(value));
     }
   return z;
 }

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/dtype.hpp"
+#include "float_formats.hpp"
 #include "library.hpp"
 
 namespace trimul::cli {
@@ -26,9 +26,8 @@ std::vector<double> mean_normalised_row(const HostTensor& z, const HostTensor& m
   std::vector<double> sum(c_z);
   double count = 0;
   for (std::int64_t pair = 0; pair < mask.elements(); ++pair) {
-    if (core::load_as_double(mask.data.get(), core::DType::kF32, pair) == 0.0) continue;
-    for (std::size_t k = 0; k < c_z; ++k)
-      row[k] = core::load_as_double(z.data.get(), static_cast<core::DType>(z.dtype), pair * z.shape[2] + static_cast<std::int64_t>(k));
+    if (load_number(mask.data.get(), TRIMUL_F32, pair) == 0.0) continue;
+    for (std::size_t k = 0; k < c_z; ++k) row[k] = load_number(z.data.get(), z.dtype, pair * z.shape[2] + static_cast<std::int64_t>(k));
     const double mean = std::accumulate(row.begin(), row.end(), 0.0) / static_cast<double>(c_z);
     double variance = 0;
     for (const double value : row) variance += (value - mean) * (value - mean) / static_cast<double>(c_z);
@@ -112,8 +111,7 @@ void compare_sample(const HostTensor& before, const HostTensor& after, const Hos
     const std::int64_t first = (cells[3 * k + 1] * after.shape[1] + cells[3 * k + 2]) * after.shape[2];
     for (std::size_t channel = 0; channel < c_z; ++channel) {
       const double reference = expected[k * c_z + channel];
-      const double got =
-          core::load_as_double(after.data.get(), static_cast<core::DType>(after.dtype), first + static_cast<std::int64_t>(channel));
+      const double got = load_number(after.data.get(), after.dtype, first + static_cast<std::int64_t>(channel));
       // A NaN on one side alone must not vanish in a maximum.
       const double error = std::isnan(got) ? std::numeric_limits<double>::infinity() : std::abs(got - reference);
       squared_error += error * error;
