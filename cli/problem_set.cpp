@@ -16,13 +16,12 @@ struct Word {
   std::string_view word;
   Kind kind;
 };
-constexpr std::array kMaskWords{
-    Word{std::string_view("none"), MaskKind::kNone},     Word{std::string_view("random"), MaskKind::kRandom},
-    Word{std::string_view("padded"), MaskKind::kPadded}, Word{std::string_view("fractional"), MaskKind::kFractional},
-    Word{std::string_view("zero"), MaskKind::kZero},     Word{std::string_view("one_off"), MaskKind::kOneOff}};
-constexpr std::array kBiasWords{Word{std::string_view("nobias"), BiasKind::kNoBias}, Word{std::string_view("all"), BiasKind::kAll},
-                                Word{std::string_view("p_in"), BiasKind::kPIn},      Word{std::string_view("g_in"), BiasKind::kGIn},
-                                Word{std::string_view("p_out"), BiasKind::kPOut},    Word{std::string_view("g_out"), BiasKind::kGOut}};
+constexpr std::array kMaskWords{Word<MaskKind>{"none", MaskKind::kNone},     Word<MaskKind>{"random", MaskKind::kRandom},
+                                Word<MaskKind>{"padded", MaskKind::kPadded}, Word<MaskKind>{"fractional", MaskKind::kFractional},
+                                Word<MaskKind>{"zero", MaskKind::kZero},     Word<MaskKind>{"one_off", MaskKind::kOneOff}};
+constexpr std::array kBiasWords{Word<BiasKind>{"nobias", BiasKind::kNoBias}, Word<BiasKind>{"all", BiasKind::kAll},
+                                Word<BiasKind>{"p_in", BiasKind::kPIn},      Word<BiasKind>{"g_in", BiasKind::kGIn},
+                                Word<BiasKind>{"p_out", BiasKind::kPOut},    Word<BiasKind>{"g_out", BiasKind::kGOut}};
 
 template <typename Words>
 auto find_word(const Words& words, std::string_view text) {
