@@ -3,23 +3,20 @@
 
 import csv
 import json
-import os
-import pathlib
-import subprocess
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TRIMUL = os.environ.get("TRIMUL_CLI", str(ROOT / "build/bin/trimul"))
-UBIQUITIN = ROOT / "examples/data/1ubi.csv"
+import command
+
+UBIQUITIN = command.ROOT / "examples/data/1ubi.csv"
 HEADER = UBIQUITIN.read_text().splitlines()[0]
 ALANINE = "A,1,ALA,0.0,1.4,0.0,0.0,0.0,0.0,1.5,0.0,0.0,-0.5,-0.8,1.2"
 
 
 def demo(*arguments, **options):
-    return subprocess.run([TRIMUL, "demo", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300, **options)
+    return command.run("demo", *arguments, **options)
 
 
 def expected_distances(path):
@@ -96,8 +93,7 @@ def test_residues_with_missing_atoms_are_masked(tmp_path):
 def test_malformed_structures_are_refused(tmp_path, content, message):
     (tmp_path / "bad.csv").write_text(content)
     result = demo("--structure", tmp_path / "bad.csv", "--out", tmp_path)
-    assert result.returncode == 2
-    assert message in result.stderr and result.stderr.count("\n") == 1
+    command.fails(result, 2, message)
     assert not (tmp_path / "bad.safetensors").exists()
 
 
@@ -114,9 +110,7 @@ def test_malformed_structures_are_refused(tmp_path, content, message):
     ],
 )
 def test_bad_arguments(tmp_path, arguments, code, message):
-    result = demo(*arguments, cwd=tmp_path)
-    assert result.returncode == code, result.stderr
-    assert message in result.stderr and result.stderr.count("\n") == 1
+    command.fails(demo(*arguments, cwd=tmp_path), code, message)
 
 
 def test_single_residue(tmp_path):
