@@ -184,8 +184,8 @@ const char* trimul_implementation_name(size_t index) {
 
 const char* trimul_implementation_description(size_t index) {
   if (index >= core::implementations().size()) return nullptr;
-  returned_text = core::implementations()[index].describe();
-  return returned_text.c_str();
+  const trimul_status status = guarded([index] { returned_text = core::implementations()[index].describe(); });
+  return status == TRIMUL_OK ? returned_text.c_str() : nullptr;
 }
 
 trimul_status trimul_implementation_can_run(const char* name, const trimul_problem* problem, const char* arch, const char** reason) {

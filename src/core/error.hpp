@@ -34,6 +34,7 @@ template <typename... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream stream;
   stream.imbue(std::locale::classic());
+  stream.exceptions(std::ios::badbit);  // out of memory is reported, not a shorter text
   (stream << ... << parts);
   return stream.str();
 }
