@@ -55,7 +55,8 @@ inline void micro_kernel(std::int64_t depth, const float* a, const float* b, flo
   if (rows == kRows && cols == kCols) {
     for (std::int64_t r = 0; r < kRows; ++r)
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        auto* to = reinterpret_cast<Vector*>(c + r * ldc + v * kLanes);
+        // Not `auto*`: deduction drops the typedef's alignment of 4, and rows of C are aligned to no more than that.
+        Vector* to = reinterpret_cast<Vector*>(c + r * ldc + v * kLanes);
         *to = accumulate ? *to + sum[r][v] : sum[r][v];
       }
     return;
