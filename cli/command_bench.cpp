@@ -183,7 +183,7 @@ void bench(const BenchOptions& options) {
   if (html_file) write_text(*html_file, bench_html(report));
   if (session.num_failed() > 0) fail(kOther, "{} contenders failed their check and were not timed", session.num_failed());
   if (std::all_of(report.rows.begin(), report.rows.end(), [](const BenchRow& row) { return !row.skipped.empty(); }))
-    fail(kUnsupported, "nothing was timed: {}", report.rows.front().skipped);
+    fail(kUnsupported, "nothing was timed; {}: {}", report.rows.front().implementation, report.rows.front().skipped);
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ class Session {
       fmt::print("{} passed, {} failed, {} skipped\n", counts[0], counts[1], counts[2]);
     // Nothing checked is not a pass.
     if (counts[0] + counts[1] == 0)
-      fail(kUnsupported, "no problem was served: {}", outcomes_.empty() ? "none given" : outcomes_.front().check.reason);
+      fail(kUnsupported, "no problem was served by {}: {}", outcomes_.front().check.implementation, outcomes_.front().check.reason);
     return counts[1];
   }
 

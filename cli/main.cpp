@@ -20,9 +20,21 @@ int report(ExitCode exit_code, std::string_view message) {
   return exit_code;
 }
 
+/// A first word that is no command; the parser would only say that one is missing.
+void check_command_name(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::string known;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == argv[1]) return;
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  fail_invalid("got the command {}, expected one of {}", in_quotes(argv[1]), known);
+}
+
 /// Runs the commands' callbacks, which throw Failure.
 int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
+    check_command_name(app, argc, argv);
     app.parse(argc, argv);
     return kOk;
   } catch (const Failure& failure) {

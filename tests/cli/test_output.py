@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The output file is replaced whole or not at all; places that cannot be written are found before anything is computed."""
+import os
+import resource
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+import command
+
+OLD = b"old content"
+
+
+def litter(directory):
+    return [path.name for path in directory.iterdir() if path.name.startswith(".trimul")]
+
+
+@pytest.fixture
+def slow(tmp_path, rng):
+    """Minutes of fp64 loops: who finds an error before the computation finds it at once. Few bytes, all the work is in C."""
+    tensors = command.random_tensors(rng, (400,), 1, 2048)
+    return command.write_inputs(tmp_path / "slow.safetensors", tensors)
+
+
+@pytest.mark.parametrize("place, words", [
+    (".", ["is a directory"]),
+    ("directory", ["is a directory"]),
+    ("directory/", ["is a directory"]),
+    ("new/", ["is a directory"]),
+    ("absent/out", ["No such file or directory"]),
+    ("file/out", ["Not a directory"]),
+    ("n" * 300, ["File name too long"]),
+    ("/proc/out", ["cannot be"]),
+    ("/dev/null/out", ["Not a directory"]),
+])
+def test_places_that_cannot_be_written_are_found_first(place, words, slow, tmp_path):
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").write_bytes(OLD)
+    start = time.monotonic()
+    # The path as text: joining would drop the slash at its end.
+    path = place if place.startswith("/") else f"{tmp_path}/{place}"
+    command.fails(command.run("run", slow, "-o", path, "--impl", "reference"), 1, *words)
+    assert time.monotonic() - start < 20
+    assert litter(tmp_path) == [] and (tmp_path / "file").read_bytes() == OLD
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_read_only_places_of_another_user(small, tmp_path):
+    """As a user who may read the input but write neither the directory nor the old output."""
+    out = tmp_path / "out"
+    out.write_bytes(OLD)
+    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
+        parent.chmod(0o755)
+    for path in (out, tmp_path / "new"):
+        command.fails(command.run("run", small, "-o", path, user=65534), 1, "Permission denied")
+    assert out.read_bytes() == OLD and not (tmp_path / "new").exists() and litter(tmp_path) == []
+
+
+def test_device_that_is_full(small):
+    command.fails(command.run("run", small, "-o", "/dev/full"), 1, "/dev/full", "No space left on device")
+
+
+def test_device_that_takes_all(small):
+    command.succeeds(command.run("run", small, "-o", "/dev/null"))
+    assert not os.path.isfile("/dev/null")
+
+
+def test_file_size_limit_leaves_the_old_output(tmp_path, rng):
+    path = command.write_inputs(tmp_path / "in", command.random_tensors(rng, (20,), 64, 32))
+    out = tmp_path / "out"
+    out.write_bytes(OLD)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+    command.fails(command.run("run", path, "-o", out, preexec_fn=limit), 1, "File too large")
+    assert out.read_bytes() == OLD and litter(tmp_path) == []
+
+
+def test_output_over_the_input(tmp_path, rng):
+    tensors = command.random_tensors(rng, (5,), 32, 32)
+    path = command.write_inputs(tmp_path / "in", tensors)
+    command.succeeds(command.run("run", path, "-o", tmp_path / "out"))
+    command.succeeds(command.run("run", path, "-o", path))
+    assert path.read_bytes() == (tmp_path / "out").read_bytes()
+
+
+def test_output_over_the_input_stays_when_the_run_fails(small):
+    content = small.read_bytes()
+    command.fails(command.run("run", small, "-o", small, "--precision", "mxfp8"), 3)
+    assert small.read_bytes() == content
+
+
+def test_symbolic_link_stays_and_its_target_is_replaced(small, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    target = tmp_path / "elsewhere/target"
+    target.write_bytes(OLD)
+    (tmp_path / "link").symlink_to(target)
+    command.succeeds(command.run("run", small, "-o", tmp_path / "link"))
+    assert (tmp_path / "link").is_symlink() and command.read_out(target)[0] == "F32"
+
+
+def test_permissions(small, tmp_path):
+    (tmp_path / "old").write_bytes(OLD)
+    (tmp_path / "old").chmod(0o640)
+    for name in ("old", "new"):
+        command.succeeds(command.run("run", small, "-o", tmp_path / name, umask=0o027))
+    assert (tmp_path / "old").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+
+
+def test_plain_name_in_the_working_directory(small, tmp_path):
+    command.succeeds(command.run("run", small.name, "-o", "out", cwd=tmp_path))
+    assert command.read_out(tmp_path / "out")[0] == "F32"
+
+
+# ---- signals -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(tmp_path, rng):
+    """A result of 128 MiB that takes little arithmetic: one token, many samples."""
+    tensors = {"x": np.ones((1 << 18, 1, 1, 128), np.float32)}
+    tensors |= {name: value for name, value in command.random_tensors(rng, (1,), 128, 1).items() if name != "x"}
+    return command.write_inputs(tmp_path / "large.safetensors", tensors)
+
+
+def start(path, out, *options):
+    return subprocess.Popen([command.CLI, "run", path, "-o", out, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_until_half_written(process, directory):
+    """True once a temporary file holds some of the result; False if the process ends before it was seen."""
+    while process.poll() is None:
+        for name in litter(directory):
+            try:
+                if (directory / name).stat().st_size > 0:
+                    return True
+            except FileNotFoundError:
+                pass
+        time.sleep(0.0005)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_while_writing_leaves_the_old_output(number, large, tmp_path):
+    out = tmp_path / "out"
+    out.write_bytes(OLD)
+    process = start(large, out)
+    assert wait_until_half_written(process, tmp_path), "the result was written before it was seen"
+    process.send_signal(number)
+    process.wait(60)
+    assert process.returncode == -number
+    assert out.read_bytes() == OLD and litter(tmp_path) == []
+
+
+def test_signal_while_computing_leaves_the_old_output(slow, tmp_path):
+    out = tmp_path / "out"
+    out.write_bytes(OLD)
+    process = start(slow, out, "--impl", "reference")
+    time.sleep(0.7)
+    process.terminate()
+    process.wait(60)
+    assert process.returncode == -signal.SIGTERM
+    assert out.read_bytes() == OLD and litter(tmp_path) == []
+
+
+def test_ignored_hangup_stays_ignored(large, tmp_path):
+    process = subprocess.Popen(["nohup", command.CLI, "run", large, "-o", tmp_path / "out"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert wait_until_half_written(process, tmp_path)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(60) == 0
+    assert command.read_out(tmp_path / "out")[1].shape == (1 << 18, 1, 1, 128)
+
+
+# ---- memory --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs_plain_build
+def test_out_of_memory(tmp_path, rng):
+    """A sparse file of 2 GiB of x under a limit of 1 GiB."""
+    tensors = {name: value for name, value in command.random_tensors(rng, (1,), 32, 1).items() if name != "x"}
+    tail = command.pack(tensors)
+    end = 8 + int.from_bytes(tail[:8], "little")
+    x_bytes = 2 << 30
+    header = {"x": {"dtype": "F32", "shape": [x_bytes // 128, 1, 1, 32], "data_offsets": [0, x_bytes]}}
+    for name, entry in command.json.loads(tail[8:end]).items():
+        header[name] = entry | {"data_offsets": [offset + x_bytes for offset in entry["data_offsets"]]}
+    beginning = command.file_bytes(header)
+    with open(tmp_path / "in", "wb") as file:
+        file.write(beginning)
+        file.seek(len(beginning) + x_bytes)
+        file.write(tail[end:])
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    command.fails(command.run("run", tmp_path / "in", "-o", tmp_path / "out", preexec_fn=limit), 4, "memory")
+    assert not (tmp_path / "out").exists() and litter(tmp_path) == []
