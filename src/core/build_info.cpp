@@ -14,7 +14,12 @@ std::string build_info() {
 #else
   const char* compiler = "gcc " __VERSION__;
 #endif
-  return text("version: ", kVersion, "\ncompiler: ", compiler, "\nonednn: ", cpu::gemm_library(), "\ncuda: none\n");
+#if defined(TRIMUL_HAVE_CUDA)
+  const char* cuda = TRIMUL_CUDA_ARCHITECTURES;
+#else
+  const char* cuda = "none";
+#endif
+  return text("version: ", kVersion, "\ncompiler: ", compiler, "\nonednn: ", cpu::gemm_library(), "\ncuda: ", cuda, "\n");
 }
 
 std::string cpu_description() {

@@ -4,6 +4,9 @@
 #include <array>
 
 #include "core/error.hpp"
+#if defined(TRIMUL_HAVE_CUDA)
+#include "cuda/host/device_query.hpp"
+#endif
 
 namespace trimul::core {
 namespace {
@@ -48,8 +51,12 @@ std::string architecture_names() {
 
 DeviceInfo describe_device(const Device& device) {
   if (device.type == DeviceType::kCpu) return DeviceInfo{.device = device, .name = "CPU"};
+#if defined(TRIMUL_HAVE_CUDA)
+  return cuda::query_device(device.index);
+#else
   throw Error(StatusCode::kUnsupported,
               text("device: cuda:", device.index, " was asked for, but this build has no CUDA support; expected cpu"));
+#endif
 }
 
 int cuda_device_count() {

@@ -5,6 +5,9 @@
 
 #include "core/error.hpp"
 #include "cpu/implementation.hpp"
+#if defined(TRIMUL_HAVE_CUDA)
+#include "cuda/sm90/implementation.hpp"
+#endif
 #include "reference/implementation.hpp"
 
 namespace trimul::core {
@@ -19,16 +22,22 @@ Implementation absent(std::string_view name) {
           .make_plan = nullptr};
 }
 
+#if defined(TRIMUL_HAVE_CUDA)
+constexpr char kNoSm80[] = "not in this build: the portable GPU implementation does not exist yet";
+#else
 constexpr char kNoCuda[] = "not in this build: it has no CUDA implementation";
+#endif
 
 }  // namespace
 
 std::span<const Implementation> implementations() {
-  static const std::array kImplementations{
-      absent<kNoCuda>("cuda:sm90"),
-      absent<kNoCuda>("cuda:sm80"),
-      cpu::implementation(),
-      reference::implementation(),
+  static const std::array kImplementations {
+#if defined(TRIMUL_HAVE_CUDA)
+    cuda::sm90::implementation(), absent<kNoSm80>("cuda:sm80"),
+#else
+    absent<kNoCuda>("cuda:sm90"), absent<kNoCuda>("cuda:sm80"),
+#endif
+        cpu::implementation(), reference::implementation(),
   };
   return kImplementations;
 }

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# Finds nvcc as TRIMUL_CUDA says and sets TRIMUL_HAVE_CUDA. Before any target: they take CMAKE_CUDA_ARCHITECTURES at their creation.
+set(TRIMUL_HAVE_CUDA OFF)
+if(NOT TRIMUL_CUDA STREQUAL "OFF")
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    # CMake 3.25 does not know that nvcc 12 and newer speak C++20.
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    find_package(CUDAToolkit REQUIRED)
+    set(TRIMUL_HAVE_CUDA ON)
+  elseif(TRIMUL_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "nvcc was not found, and TRIMUL_CUDA is ON")
+  endif()
+endif()

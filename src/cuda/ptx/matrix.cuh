@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// 8x8 matrices of 16-bit elements between shared memory and registers (PTX ISA "ldmatrix" sm_75, "stmatrix" sm_90). Whole warp, converged.
+// Lane l passes the address of row l % 8 of matrix l / 8; a row is 16 bytes, 16-byte aligned.
+#pragma once
+
+#include <cstdint>
+
+namespace trimul::cuda::ptx {
+
+/// ldmatrix .x4: lane l receives elements 2 (l % 4), 2 (l % 4) + 1 of row l / 4 of each matrix.
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&registers)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+               : "r"(address)
+               : "memory");
+}
+
+/// ldmatrix .x4.trans: the same of the transposed matrices.
+__device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&registers)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+               : "r"(address)
+               : "memory");
+}
+
+/// stmatrix .x4: the inverse of ldmatrix_x4.
+__device__ __forceinline__ void stmatrix_x4(std::uint32_t address, const std::uint32_t (&registers)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(registers[0]), "r"(registers[1]),
+               "r"(registers[2]), "r"(registers[3])
+               : "memory");
+}
+
+/// stmatrix .x4.trans: the inverse of ldmatrix_x4_trans.
+__device__ __forceinline__ void stmatrix_x4_trans(std::uint32_t address, const std::uint32_t (&registers)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(registers[0]),
+               "r"(registers[1]), "r"(registers[2]), "r"(registers[3])
+               : "memory");
+}
+
+/// tanh.approx.f32 (sm_75): absolute error at most 5e-4 relative to 1 (docs/numerics.md), 8 clocks a warp.
+__device__ __forceinline__ float tanh_approx(float x) {
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// max.xorsign.abs.bf16x2 (sm_86): per half the larger magnitude; the sign is the product of the signs. A NaN yields to a number.
+__device__ __forceinline__ std::uint32_t max_magnitude_bf16x2(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t result;
+  asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
+/// prmt.b32: the bytes of {0, value} that the selector names.
+template <std::uint32_t kSelector>
+__device__ __forceinline__ std::uint32_t permute_bytes(std::uint32_t value) {
+  std::uint32_t result;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(result) : "r"(value), "n"(kSelector));
+  return result;
+}
+
+/// mul.rn.bf16x2 (sm_90): per half the product, rounded to nearest even.
+__device__ __forceinline__ std::uint32_t multiply_bf16x2(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t result;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
+}  // namespace trimul::cuda::ptx

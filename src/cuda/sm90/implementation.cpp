@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/sm90/implementation.hpp"
+
+#include <limits>
+
+#include "core/checked.hpp"
+#include "core/error.hpp"
+#include "cuda/host/mask_params.hpp"
+#include "cuda/host/tensor_map.hpp"
+#include "cuda/sm90/heuristics.hpp"
+#include "cuda/sm90/input_projection/config.hpp"
+#include "cuda/sm90/output_projection/config.hpp"
+#include "cuda/sm90/packed_weights.hpp"
+#include "cuda/sm90/triangle_contraction/config.hpp"
+
+namespace trimul::cuda::sm90 {
+namespace {
+
+constexpr std::size_t kTmaAlignmentBytes = 16;
+constexpr std::uint64_t kElementBytes = 2;
+
+/// The boxes in which x or out travels (tile_copy.cuh): [halves of a row, rows, columns, 64 channels].
+CUtensorMap encode_pairs(const void* data, const core::Problem& problem, TileCopy copy, std::uint32_t box_columns,
+                         std::uint32_t box_halves) {
+  constexpr std::uint64_t kRowBytes = kPairWidth * kElementBytes;
+  const auto rows = static_cast<std::uint64_t>(problem.batch * problem.tokens);
+  const auto tokens = static_cast<std::uint64_t>(problem.tokens);
+  const bool flat = copy == TileCopy::kFlat;
+  return encode_tensor_map(data, {{.size = kSwizzleColumns, .stride_bytes = 0, .box = kSwizzleColumns},
+                                  {.size = flat ? rows * tokens : tokens, .stride_bytes = kRowBytes, .box = box_columns},
+                                  {.size = flat ? 1 : rows, .stride_bytes = flat ? kRowBytes : tokens * kRowBytes, .box = 1},
+                                  {.size = 2, .stride_bytes = kSwizzleRowBytes, .box = box_halves}});
+}
+
+class Sm90Plan final : public core::PlanBody {
+ public:
+  Sm90Plan(const core::Problem& problem, const core::DeviceInfo& device, ContractionVariant variant)
+      : problem_(problem),
+        device_(device),
+        variant_(variant),
+        pitch_(channel_pitch(problem.batch, problem.tokens)),
+        plane_bytes_(static_cast<std::size_t>(
+            core::round_up(pitch_ * problem.c_hidden * static_cast<std::int64_t>(kElementBytes), core::kWorkspaceAlignmentBytes))) {
+    if (device.is_hypothetical || problem.is_empty()) return;
+    const DeviceGuard guard(device.device.index);
+    prepare_input_projection();
+    prepare_triangle_contraction();
+    prepare_output_projection();
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes() const override {
+    return 3 * plane_bytes_ + static_cast<std::size_t>(pitch_) * sizeof(float2);
+  }
+
+  [[nodiscard]] std::string explain() const override {
+    return core::text(
+        "arithmetic: bf16 operands, fp32 sums\nrounding: normalised rows, a and b, y, out\nn_pad: ", padded_tokens(problem_.tokens),
+        "\ntriangle_contraction: ", contraction_variant_name(variant_), "\nalignment: x and out on 16 bytes, else one internal copy\n");
+  }
+
+  [[nodiscard]] std::string_view weights_layout() const override { return "sm90 bf16 128x128"; }
+
+  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void* stream) const override {
+    const DeviceGuard guard(device_.device.index);
+    return std::make_unique<Sm90PackedWeights>(parameters, device_.device.index, stream);
+  }
+
+  void execute(const core::ExecuteArgs& args) const override;
+
+ private:
+  /// Scale and shift of every position's row of x, behind the planes: 8 bytes beside 768.
+  [[nodiscard]] float2* statistics(const core::ExecuteArgs& args) const {
+    return reinterpret_cast<float2*>(static_cast<std::byte*>(args.workspace) + 3 * plane_bytes_);
+  }
+  void project_input(const void* x, const core::ExecuteArgs& args, const Sm90PackedWeights& weights, std::byte* planes) const;
+  void contract(std::byte* a, std::byte* b, std::byte* y, void* stream) const;
+  void project_output(const void* x, const std::byte* y, void* out, const core::ExecuteArgs& args, const Sm90PackedWeights& weights) const;
+  void copy_pairs(void* to, const void* from, void* stream) const {
+    const auto bytes = static_cast<std::size_t>(problem_.x_elements()) * kElementBytes;
+    TRIMUL_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
+  }
+
+  core::Problem problem_;
+  core::DeviceInfo device_;
+  ContractionVariant variant_;
+  std::int64_t pitch_;       // elements between channels of a, b and y
+  std::size_t plane_bytes_;  // of a, of b, of y
+};
+
+/// Bulk copies need 16-byte aligned tensors. A misaligned x or out passes through a plane of the workspace that is free at that moment: y's
+/// before the contraction, then b's for x and a's for out.
+void Sm90Plan::execute(const core::ExecuteArgs& args) const {
+  const DeviceGuard guard(device_.device.index);
+  const auto& weights = static_cast<const Sm90PackedWeights&>(*args.weights);
+  auto* const a = static_cast<std::byte*>(args.workspace);
+  std::byte* const b = a + plane_bytes_;
+  std::byte* const y = b + plane_bytes_;
+  const auto is_aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % kTmaAlignmentBytes == 0; };
+  const bool copies_x = !is_aligned(args.x);
+  const bool copies_out = !is_aligned(args.out);
+  if (copies_x) copy_pairs(y, args.x, args.stream);
+  project_input(copies_x ? y : args.x, args, weights, a);
+  contract(a, b, y, args.stream);
+  if (copies_x) copy_pairs(b, args.x, args.stream);
+  project_output(copies_x ? b : args.x, y, copies_out ? a : args.out, args, weights);
+  if (copies_out) copy_pairs(args.out, a, args.stream);
+}
+
+void Sm90Plan::project_input(const void* x, const core::ExecuteArgs& args, const Sm90PackedWeights& weights, std::byte* planes) const {
+  InputProjectionParams params{};
+  params.tiling = tile_pairs(problem_.batch, problem_.tokens);
+  const bool units = params.tiling.copy == TileCopy::kUnits;
+  params.x =
+      encode_pairs(x, problem_, params.tiling.copy, static_cast<std::uint32_t>(units ? kUnitPositions : kTilePositions), units ? 1 : 2);
+  params.weights = encode_tensor_map(weights.at(PackedLayout::kInWeight),
+                                     {{.size = kPairWidth, .stride_bytes = 0, .box = kSwizzleColumns},
+                                      {.size = 4 * kHiddenWidth, .stride_bytes = kPairWidth * kElementBytes, .box = 128}});
+  // position in a tile, channel % 8, tile, channel / 8: a store of 64 channels leaves 256 contiguous bytes in each plane
+  const auto pitch_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes;
+  params.planes = encode_tensor_map(
+      planes, {{.size = kTilePositions, .stride_bytes = 0, .box = kTilePositions},
+               {.size = 8, .stride_bytes = pitch_bytes, .box = 8},
+               {.size = static_cast<std::uint64_t>(pitch_) / kTilePositions, .stride_bytes = kTilePositions * kElementBytes, .box = 2},
+               {.size = 2 * kHiddenWidth / 8, .stride_bytes = 8 * pitch_bytes, .box = 8}});
+  params.norm = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormIn));
+  params.bias = problem_.has_in_bias ? reinterpret_cast<const float*>(weights.at(PackedLayout::kInBias)) : nullptr;
+  params.statistics = statistics(args);
+  if (args.mask) params.mask = pack_mask(*args.mask, problem_, params.tiling.copy == TileCopy::kFlat);
+  params.eps = problem_.eps;
+  launch_input_projection(params, device_.num_sms, args.stream);
+}
+
+void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, void* stream) const {
+  const TriangleContractionConfig config = contraction_config(variant_);
+  const bool incoming = problem_.direction == core::Direction::kIncoming;
+  const auto tokens = static_cast<std::uint64_t>(problem_.tokens);
+  const std::uint64_t row_bytes = static_cast<std::uint64_t>(padded_tokens(problem_.tokens)) * kElementBytes;
+  const auto encode_planes = [&](const std::byte* planes, std::uint64_t columns, std::uint32_t box_rows) {
+    return encode_tensor_map(planes,
+                             {{.size = columns, .stride_bytes = 0, .box = 64},
+                              {.size = tokens, .stride_bytes = row_bytes, .box = box_rows},
+                              {.size = static_cast<std::uint64_t>(problem_.batch), .stride_bytes = tokens * row_bytes, .box = 1},
+                              {.size = kHiddenWidth, .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = 1}});
+  };
+  const auto rows_of = [](int rows) { return static_cast<std::uint32_t>(rows); };
+  TriangleContractionParams params{};
+  params.a = encode_planes(a, tokens, incoming ? 64 : rows_of(config.tile_m()));
+  params.b = encode_planes(b, tokens, incoming || config.narrow_tile_n != 0 ? 64 : rows_of(config.tile_n));
+  params.y = encode_planes(y, row_bytes / kElementBytes, 64);
+  const ContractionTiling tiling = tile_contraction(variant_, problem_.tokens, problem_.batch * kHiddenWidth, device_.num_sms);
+  params.batch = FastDivisor(static_cast<std::uint32_t>(problem_.batch));
+  params.tokens = static_cast<std::int32_t>(problem_.tokens);
+  params.k_stages = tiling.k_stages;
+  params.last_k_steps = tiling.last_k_steps;
+  params.tiles_m = tiling.tiles_m;
+  params.tiles_n = tiling.tiles_n;
+  params.wide_tiles_n = tiling.wide_tiles_n;
+  params.total_tiles = static_cast<std::int32_t>(tiling.total_tiles);
+  params.rotation = tiling.rotation;
+  params.overlaps_projection = overlaps_projection(problem_.tokens);
+  params.skips_empty_rows = tiling.skips_empty_rows;
+  launch_triangle_contraction(variant_, incoming, params, device_.num_sms, stream);
+}
+
+void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, const core::ExecuteArgs& args,
+                              const Sm90PackedWeights& weights) const {
+  OutputProjectionParams params{};
+  params.tiling = tile_pairs(problem_.batch, problem_.tokens);
+  const bool units = params.tiling.copy == TileCopy::kUnits;
+  params.x =
+      encode_pairs(x, problem_, params.tiling.copy, static_cast<std::uint32_t>(units ? kUnitPositions : kTilePositions), units ? 1 : 2);
+  params.out = encode_pairs(out, problem_, params.tiling.copy, static_cast<std::uint32_t>(units ? kUnitPositions : 16), 1);
+  params.y = encode_tensor_map(
+      y, {{.size = static_cast<std::uint64_t>(pitch_), .stride_bytes = 0, .box = kTilePositions},
+          {.size = kHiddenWidth, .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = kHiddenWidth}});
+  const auto encode_weight = [&](std::size_t offset, std::uint32_t columns) {
+    return encode_tensor_map(weights.at(offset), {{.size = columns, .stride_bytes = 0, .box = kSwizzleColumns},
+                                                  {.size = kPairWidth, .stride_bytes = columns * kElementBytes, .box = kPairWidth}});
+  };
+  params.p_weight = encode_weight(PackedLayout::kPOutWeight, kHiddenWidth);
+  params.g_weight = encode_weight(PackedLayout::kGOutWeight, kPairWidth);
+  params.statistics = statistics(args);
+  params.norm_in = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormIn));
+  params.norm_out = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormOut));
+  params.bias = reinterpret_cast<const float*>(weights.at(PackedLayout::kOutBias));
+  params.eps = problem_.eps;
+  launch_output_projection(params, problem_.residual, device_.num_sms, args.stream);
+}
+
+std::optional<core::Rejection> can_run(const core::Problem& problem, const core::DeviceInfo& device) {
+  using core::text;
+  if (device.device.type != core::DeviceType::kCuda) return core::Rejection{"runs on a GPU, the problem is on the CPU"};
+  if (device.sm != 90)
+    return core::Rejection{text("needs compute capability 9.0, ", device.name, " has ", device.sm / 10, ".", device.sm % 10)};
+  if (problem.x_dtype != core::DType::kBf16) return core::Rejection{text("reads bf16 x, got ", core::dtype_name(problem.x_dtype))};
+  if (problem.precision == core::Precision::kIeee || problem.precision == core::Precision::kMxfp8)
+    return core::Rejection{text("computes with bf16 operands, precision ", core::precision_name(problem.precision), " was asked for")};
+  if (problem.c_z != kPairWidth) return core::Rejection{text("C_z must be ", kPairWidth, ", got ", problem.c_z)};
+  if (problem.c_hidden != kHiddenWidth) return core::Rejection{text("C must be ", kHiddenWidth, ", got ", problem.c_hidden)};
+  if (problem.is_empty()) return std::nullopt;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (problem.tokens > 65536 || channel_pitch(problem.batch, problem.tokens) > kMost)
+    return core::Rejection{text("counts positions of a plane in 31 bits, B N n_pad is ", channel_pitch(problem.batch, problem.tokens))};
+  return std::nullopt;
+}
+
+std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const core::DeviceInfo& device,
+                                          const std::vector<core::Knob>& knobs) {
+  ContractionVariant variant = recommend_contraction(problem.tokens);
+  for (const core::Knob& knob : knobs) {
+    if (knob.name != "k2_tile") core::fail_invalid("knob: '", knob.name, "' is unknown here, expected k2_tile");
+    if (knob.value < 0 || knob.value >= kNumContractionVariants)
+      throw core::Error(core::StatusCode::kUnsupported,
+                        core::text("knob k2_tile: is ", knob.value, ", expected 0 to ", kNumContractionVariants - 1));
+    variant = static_cast<ContractionVariant>(knob.value);
+  }
+  return std::make_unique<Sm90Plan>(problem, device, variant);
+}
+
+}  // namespace
+
+core::Implementation implementation() {
+  return {.name = "cuda:sm90",
+          .describe = [] { return core::text("bf16 on Hopper at C_z = C = ", kPairWidth, ": three launches of wgmma and TMA kernels"); },
+          .can_run = can_run,
+          .make_plan = make_plan};
+}
+
+}  // namespace trimul::cuda::sm90

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda.h>
+#include <vector_types.h>
+
+#include <cstdint>
+
+#include "cuda/common/mask_params.hpp"
+#include "cuda/common/pair_tiling.hpp"
+#include "cuda/sm90/limits.hpp"
+
+namespace trimul::cuda::sm90 {
+
+struct InputProjectionConfig {
+  int warpgroups = 4;        // autonomous; each owns a tile of 64 positions at a time
+  int store_warpgroups = 2;  // neighbours that share a store, so that every plane receives 256 contiguous bytes
+  bool has_bias = false;
+  constexpr int threads() const { return kWarpgroupThreads * warpgroups; }
+};
+
+// Kernels take the type and not the value: nvcc 13.0 cannot write the host stub of a kernel whose template argument is a class value.
+struct InputProjectionPlain {
+  static constexpr InputProjectionConfig kCfg{};
+};
+struct InputProjectionBiased {
+  static constexpr InputProjectionConfig kCfg{.has_bias = true};
+};
+
+struct InputProjectionParams {
+  CUtensorMap x;        // [B N N, C_z] as PairTiling::copy says
+  CUtensorMap weights;  // [4C, C_z]: value and gate rows interleaved by 8, both halved
+  CUtensorMap planes;   // [2C, positions]: a, then b
+  const float2* norm;   // [C_z]: weight, bias
+  const float* bias;    // [4C], interleaved and halved as the weights; null without biases
+  float2* statistics;   // [positions]: scale and shift that normalise a row of x, for the output projection
+  MaskParams mask;
+  PairTiling tiling;  // num_tiles is a multiple of store_warpgroups
+  float eps;
+};
+
+/// Most blocks that have work, one a multiprocessor.
+int input_projection_blocks(const InputProjectionParams& params, int num_sms);
+
+/// Launches on `stream`, programmatically dependent on the kernel before it. Throws DEVICE_ERROR.
+void launch_input_projection(const InputProjectionParams& params, int num_sms, void* stream);
+
+/// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
+void prepare_input_projection();
+
+}  // namespace trimul::cuda::sm90

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input projection: LayerNorm of x -> value and gate products -> value * sigmoid(gate) * mask -> channel-major planes a and b.
+// docs/kernels/sm90-input-projection.md has the roofline, the schedule and what was tried.
+//
+// One persistent block a multiprocessor, `warpgroups` autonomous warpgroups, no producer warp, no block-wide barrier in the loop. Weights
+// stay in shared memory. With halved weights v' = v / 2 and g' = g / 2 the product v sigmoid(g) is v' + v' tanh(g'), one FFMA.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/common/fragment_norm.cuh"
+#include "cuda/common/mask.cuh"
+#include "cuda/ptx/grid.cuh"
+#include "cuda/ptx/matrix.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/wgmma.cuh"
+#include "cuda/sm90/input_projection/config.hpp"
+#include "cuda/sm90/tile_copy.cuh"
+
+namespace trimul::cuda::sm90 {
+
+template <typename Config>
+struct InputProjection {
+  static constexpr InputProjectionConfig kCfg = Config::kCfg;
+  static constexpr int kWarpgroups = kCfg.warpgroups;
+  static constexpr int kStoreGroups = kWarpgroups / kCfg.store_warpgroups;
+  static constexpr int kOutputs = 4 * kHiddenWidth;  // rows of the weights: values and gates of a and b
+  static constexpr int kChunk = 128;                 // rows of the weights per product
+  static constexpr int kChunks = kOutputs / kChunk;
+  static constexpr int kChunkChannels = kChunk / 2;                     // channels of a or b that a chunk yields
+  static constexpr int kSteps = kPairWidth / 16;                        // k steps of a product
+  static constexpr int kHalfWeightBytes = kOutputs * kSwizzleRowBytes;  // 64 of the 128 columns
+  static constexpr int kTileBytes = kTilePositions * kPairWidth * 2;
+  static constexpr int kStagingBytes = kChunkChannels * kTilePositions * 2 * kCfg.store_warpgroups;
+  static_assert(kWarpgroups % kCfg.store_warpgroups == 0);
+  static_assert(kChunks % 2 == 0, "staging_free's parity is the chunk's");
+
+  struct SharedStorage {
+    alignas(1024) std::uint8_t weights[2 * kHalfWeightBytes];         // [2 halves of k][512 rows][128 bytes], swizzled
+    alignas(1024) std::uint8_t x[kWarpgroups][kTileBytes];            // [2 halves of k][64 rows][128 bytes], swizzled
+    alignas(1024) std::uint8_t staging[kStoreGroups][kStagingBytes];  // [8 octets of channels][tiles][8 channels][128 bytes], swizzled
+    // LayerNorm's vectors, or the biases where there are any: both do not fit, and the vectors are read less often (from L1 then).
+    alignas(16) float2 vectors[kCfg.has_bias ? kOutputs / 2 : kPairWidth];
+    std::uint64_t x_full[kWarpgroups];         // 1 arrival: expect_tx by the thread that issues the load
+    std::uint64_t x_read[kWarpgroups];         // 4 arrivals: a warp has the tile in registers
+    std::uint64_t staging_full[kStoreGroups];  // 4 * store_warpgroups arrivals: a warp has written its part
+    std::uint64_t staging_free[kStoreGroups];  // 1 arrival: the issuer's store has been read out
+    std::uint64_t weights_full[kChunks];       // 1 arrival, once
+  };
+  static_assert(sizeof(SharedStorage) <= kMaxSmemBytes, "the block does not fit: fewer warpgroups");
+
+  /// What a warp knows about itself.
+  struct Place {
+    int lane, warp, warpgroup, store_group, tile_in_group;  // warp: 0..3 in its warpgroup
+    std::uint32_t staging_row;                              // this lane's row of the warp's stmatrix
+  };
+
+  static __device__ __forceinline__ Place locate(SharedStorage& smem) {
+    Place p;
+    p.lane = static_cast<int>(threadIdx.x % 32);
+    const int warp_in_block = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x / 32), 0);  // uniform for ptxas
+    p.warpgroup = warp_in_block / 4;
+    p.warp = warp_in_block % 4;
+    p.store_group = p.warpgroup / kCfg.store_warpgroups;
+    p.tile_in_group = p.warpgroup % kCfg.store_warpgroups;
+    const int matrix = p.lane / 8;
+    const int row = p.lane % 8;
+    p.staging_row = ptx::shared_address(smem.staging[p.store_group]) +
+                    static_cast<std::uint32_t>(((matrix / 2) * kCfg.store_warpgroups + p.tile_in_group) * 1024 + row * kSwizzleRowBytes +
+                                               (((2 * p.warp + (matrix & 1)) ^ row) << 4));
+    return p;
+  }
+
+  /// First tile of a warpgroup: groups of neighbouring tiles, strided over the blocks.
+  static __device__ __forceinline__ std::uint32_t first_tile(int warpgroup) {
+    const int group = warpgroup / kCfg.store_warpgroups;
+    return (blockIdx.x + static_cast<unsigned>(group) * gridDim.x) * kCfg.store_warpgroups +
+           static_cast<unsigned>(warpgroup % kCfg.store_warpgroups);
+  }
+
+  /// By one thread: starts the load of a tile into a warpgroup's stage. Signals x_full.
+  static __device__ __forceinline__ void load_tile(const InputProjectionParams& p, SharedStorage& smem, int warpgroup, std::uint32_t tile) {
+    ptx::mbarrier_arrive_expect_tx(&smem.x_full[warpgroup], kTileBytes);
+    load_pair_tile(p.tiling, &p.x, &smem.x_full[warpgroup], smem.x[warpgroup], tile);
+  }
+
+  /// By thread 0: barriers, then (once the kernel before has finished) the first tiles and the weights.
+  static __device__ __forceinline__ void start(const InputProjectionParams& p, SharedStorage& smem) {
+    for (int i = 0; i < kWarpgroups; ++i) {
+      ptx::mbarrier_init(&smem.x_full[i], 1);
+      ptx::mbarrier_init(&smem.x_read[i], 4);
+    }
+    for (int i = 0; i < kChunks; ++i) ptx::mbarrier_init(&smem.weights_full[i], 1);
+    for (int i = 0; i < kStoreGroups; ++i) {
+      ptx::mbarrier_init(&smem.staging_full[i], 4 * kCfg.store_warpgroups);
+      ptx::mbarrier_init(&smem.staging_free[i], 1);
+    }
+    ptx::fence_mbarrier_init();
+    ptx::griddepcontrol_wait();
+#pragma unroll 1
+    for (int i = 0; i < kWarpgroups; ++i) {
+      if (first_tile(i) < p.tiling.num_tiles) load_tile(p, smem, i, first_tile(i));
+      if (i > 0) continue;
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        ptx::mbarrier_arrive_expect_tx(&smem.weights_full[chunk], kChunk * kPairWidth * 2);
+        for (int half = 0; half < 2; ++half)
+          ptx::tma_load_2d(smem.weights + half * kHalfWeightBytes + chunk * kChunk * kSwizzleRowBytes, &p.weights,
+                           &smem.weights_full[chunk], half * kSwizzleColumns, chunk * kChunk);
+      }
+    }
+  }
+
+  /// Issues acc = z W^T [+ bias] for one chunk of weight rows; not waited for.
+  static __device__ __forceinline__ void project_chunk(const SharedStorage& smem, int lane, const std::uint32_t (&z)[4 * kSteps], int chunk,
+                                                       float (&acc)[kChunk / 2]) {
+    if constexpr (kCfg.has_bias) {
+#pragma unroll
+      for (int j = 0; j < kChunk / 8; ++j) {
+        const float2 pair = smem.vectors[(chunk * kChunk + 8 * j) / 2 + (lane & 3)];
+        acc[4 * j] = pair.x, acc[4 * j + 1] = pair.y, acc[4 * j + 2] = pair.x, acc[4 * j + 3] = pair.y;
+      }
+    }
+    const std::uint64_t base = ptx::matrix_descriptor(ptx::shared_address(smem.weights), 1);
+    ptx::warpgroup_fence_operand(acc);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int offset_bytes = (step / 4) * kHalfWeightBytes + chunk * kChunk * kSwizzleRowBytes + (step % 4) * 32;
+      ptx::wgmma_registers(acc, z + 4 * step, base + static_cast<unsigned>(offset_bytes >> 4), kCfg.has_bias || step > 0);
+    }
+    ptx::wgmma_commit_group();
+    ptx::warpgroup_fence_operand(acc);
+  }
+
+  /// The masks of a thread's two rows.
+  struct RowMasks {
+    RowPair factor;
+    bool keeps_first, keeps_second;  // the factor is not 0
+    bool are_selections;             // every factor of the warp is 0 or 1
+  };
+
+  /// Lanes hold the factors of 16 positions of two tiles, the `half`-th of which is meant.
+  static __device__ __forceinline__ RowMasks spread_mask(float of_lane, int lane, int half) {
+    const int source = 16 * half + lane / 4;
+    RowMasks mask;
+    mask.factor = {__shfl_sync(0xffffffffU, of_lane, source), __shfl_sync(0xffffffffU, of_lane, source + 8)};
+    mask.keeps_first = mask.factor.first != 0.0F;
+    mask.keeps_second = mask.factor.second != 0.0F;
+    mask.are_selections = !__any_sync(0xffffffffU, of_lane != 0.0F && of_lane != 1.0F);
+    return mask;
+  }
+
+  /// Fractional masks: the values of a chunk times the mask, before the gate and before any rounding. Rare, and so out of the hot code.
+  static __device__ __forceinline__ void scale_values(const RowMasks& mask, float (&acc)[kChunk / 2]) {
+#pragma unroll
+    for (int octet = 0; octet < kChunkChannels / 8; ++octet)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[8 * octet + i] *= i < 2 ? mask.factor.first : mask.factor.second;
+  }
+
+  /// value * sigmoid(gate) of one chunk for this warp's 16 positions, transposed into the staging buffer. A zero mask selects zero,
+  /// whatever the value is.
+  static __device__ __forceinline__ void gate_chunk(const Place& at, const float (&acc)[kChunk / 2], const RowMasks& mask) {
+#pragma unroll
+    for (int octet = 0; octet < kChunkChannels / 8; octet += 2) {
+      std::uint32_t packed[4];
+#pragma unroll
+      for (int u = 0; u < 2; ++u) {
+        // values, then gates: (row, channel), (row, channel + 1), (row + 8, channel), (row + 8, channel + 1)
+        const float* const v = &acc[8 * (octet + u)];
+        float gated[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) gated[i] = fmaf(v[i], ptx::tanh_approx(v[i + 4]), v[i]);
+        packed[2 * u] = mask.keeps_first ? pack_bf16(gated[0], gated[1]) : 0U;
+        packed[2 * u + 1] = mask.keeps_second ? pack_bf16(gated[2], gated[3]) : 0U;
+      }
+      ptx::stmatrix_x4_trans(at.staging_row + static_cast<unsigned>(octet * 1024 * kCfg.store_warpgroups), packed);
+    }
+  }
+
+  /// Frees the staging buffer once the store that this thread issued has left it.
+  static __device__ __forceinline__ void hand_back_staging(SharedStorage& smem, const Place& at, bool& store_pending) {
+    if (store_pending) {
+      ptx::bulk_wait_group_read<0>();
+      ptx::mbarrier_arrive(&smem.staging_free[at.store_group]);
+      store_pending = false;
+    }
+    __syncwarp();
+  }
+
+  /// After a warp has written its part of a chunk: the last of the group's warps to get here stores the whole.
+  static __device__ __forceinline__ void store_chunk(const InputProjectionParams& p, SharedStorage& smem, const Place& at,
+                                                     std::uint32_t tile, int chunk, bool& store_pending) {
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    if (at.lane == 0 && ptx::mbarrier_arrive_is_last(&smem.staging_full[at.store_group])) {
+      ptx::mbarrier_wait(&smem.staging_full[at.store_group], chunk & 1);  // complete: acquires the other warps' writes
+      ptx::tma_store_4d(&p.planes, smem.staging[at.store_group], 0, 0, static_cast<int>(tile) - at.tile_in_group,
+                        chunk * (kChunkChannels / 8));
+      ptx::bulk_commit_group();
+      store_pending = true;
+    }
+    __syncwarp();
+  }
+
+  /// Keeps how the warp's rows were normalised; x itself is what the factors apply to.
+  static __device__ __forceinline__ void store_statistics(const InputProjectionParams& p, const Place& at, std::uint32_t tile,
+                                                          const RowAffine& affine, RowPair factor) {
+    if (at.lane % 4 != 0) return;
+    float2* const rows = p.statistics + std::size_t{tile} * kTilePositions + 16 * at.warp + at.lane / 4;
+    rows[0] = make_float2(affine.scale.first * factor.first, affine.shift.first);
+    rows[8] = make_float2(affine.scale.second * factor.second, affine.shift.second);
+  }
+
+  /// Reads this warp's 16 rows of the stage, normalises them, and lets the last of the four warps refill the stage with `next`.
+  static __device__ __forceinline__ void take_tile(const InputProjectionParams& p, SharedStorage& smem, const Place& at,
+                                                   std::uint32_t parity, std::uint32_t tile, std::uint32_t next,
+                                                   std::uint32_t (&z)[4 * kSteps], bool& store_pending) {
+    ptx::mbarrier_wait(&smem.x_full[at.warpgroup], parity);
+    load_row_fragments(fragment_lane_address(smem.x[at.warpgroup], at.warp, at.lane), z);
+    const RowFactors factors = scale_down_huge_rows(z, p.eps);
+    const RowPair mean = fragment_means(z);
+    // The release below depends on every loaded register through the means (prototypes that released earlier read refilled rows).
+    asm volatile("" ::"f"(mean.first), "f"(mean.second) : "memory");
+    __syncwarp();
+    if (at.lane == 0 && ptx::mbarrier_arrive_is_last(&smem.x_read[at.warpgroup]) && next < p.tiling.num_tiles) {
+      ptx::mbarrier_wait(&smem.x_read[at.warpgroup], parity);
+      load_tile(p, smem, at.warpgroup, next);
+    }
+    hand_back_staging(smem, at, store_pending);
+    const RowAffine affine = fragment_affine(z, UnpackByShift{}, mean, factors.eps);
+    store_statistics(p, at, tile, affine, factors.factor);
+    fragment_normalise(z, UnpackByShift{}, affine, kCfg.has_bias ? p.norm : smem.vectors, at.lane);
+  }
+
+  /// A warpgroup's life: its tiles, one after the other.
+  static __device__ __forceinline__ void project_tiles(const InputProjectionParams& p, SharedStorage& smem) {
+    const Place at = locate(smem);
+    std::uint32_t tile = first_tile(at.warpgroup);
+    if (tile >= p.tiling.num_tiles) return;
+    const std::uint32_t step = kWarpgroups * gridDim.x;
+    // A warp has 16 positions and 32 lanes: they fetch the masks of two tiles at once, one tile ahead.
+    const auto lane_mask = [&](std::uint32_t of_tile) {
+      return load_tile_mask(p.mask, p.tiling, of_tile + (at.lane < 16 ? 0 : step), static_cast<unsigned>(16 * at.warp + at.lane % 16));
+    };
+    std::uint32_t mask_bits = lane_mask(tile);
+    std::uint32_t parity = 0;
+    bool is_first = true;
+    bool store_pending = false;
+    while (true) {
+      const std::uint32_t next = tile + step;
+      std::uint32_t z[4 * kSteps];
+      take_tile(p, smem, at, parity, tile, next, z, store_pending);
+      const RowMasks mask = spread_mask(mask_factor(p.mask.dtype, mask_bits), at.lane, static_cast<int>(parity));
+      if (parity == 1) mask_bits = lane_mask(next);
+      parity ^= 1;
+#pragma unroll
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        float acc[kChunk / 2];
+        if (is_first) ptx::mbarrier_wait(&smem.weights_full[chunk], 0);
+        project_chunk(smem, at.lane, z, chunk, acc);
+        if (chunk > 0) hand_back_staging(smem, at, store_pending);
+        ptx::wgmma_wait_group<0>();
+        ptx::warpgroup_fence_operand(acc);
+        if (!mask.are_selections) scale_values(mask, acc);
+        ptx::mbarrier_wait(&smem.staging_free[at.store_group], (chunk & 1) ^ 1);  // the chunk before has been read out
+        gate_chunk(at, acc, mask);
+        store_chunk(p, smem, at, tile, chunk, store_pending);
+      }
+      is_first = false;
+      if (next >= p.tiling.num_tiles) break;
+      tile = next;
+    }
+    ptx::bulk_wait_group<0>();
+  }
+};
+
+template <typename Config>
+__global__ void __launch_bounds__(Config::kCfg.threads(), 1) input_projection_kernel(const __grid_constant__ InputProjectionParams p) {
+  using Kernel = InputProjection<Config>;
+  extern __shared__ __align__(1024) std::uint8_t raw[];
+  auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw);
+  if (threadIdx.x == 0) {
+    Kernel::start(p, smem);
+  } else {
+    ptx::griddepcontrol_wait();
+  }
+  ptx::griddepcontrol_launch_dependents();
+  constexpr int kVectors = static_cast<int>(sizeof(smem.vectors) / sizeof(smem.vectors[0]));
+  const float2* const vectors = Config::kCfg.has_bias ? reinterpret_cast<const float2*>(p.bias) : p.norm;
+  for (int k = static_cast<int>(threadIdx.x); k < kVectors; k += Config::kCfg.threads()) smem.vectors[k] = vectors[k];
+  __syncthreads();
+  Kernel::project_tiles(p, smem);
+}
+
+}  // namespace trimul::cuda::sm90

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda.h>
+#include <vector_types.h>
+
+#include <cstdint>
+
+#include "cuda/common/pair_tiling.hpp"
+#include "cuda/sm90/limits.hpp"
+
+namespace trimul::cuda::sm90 {
+
+struct OutputProjectionConfig {
+  int warpgroups = 3;  // autonomous; each owns a tile of 64 positions at a time
+  bool has_residual = false;
+  constexpr int threads() const { return kWarpgroupThreads * warpgroups; }
+};
+
+// Types instead of values: see input_projection/config.hpp.
+struct OutputProjectionPlain {
+  static constexpr OutputProjectionConfig kCfg{};
+};
+struct OutputProjectionResidual {
+  static constexpr OutputProjectionConfig kCfg{.has_residual = true};
+};
+
+struct OutputProjectionParams {
+  CUtensorMap x;             // [B N N, C_z] as PairTiling::copy says
+  CUtensorMap y;             // [C, positions]
+  CUtensorMap p_weight;      // [C_z, C], halved
+  CUtensorMap g_weight;      // [C_z, C_z], halved
+  CUtensorMap out;           // [B N N, C_z]; x's memory when in place
+  const float2* statistics;  // [positions]: scale and shift that normalise a row of x
+  const float2* norm_in;     // [C_z]: weight, bias
+  const float2* norm_out;    // [C]: weight, bias
+  const float* bias;         // [2, C_z]: p_out_bias, g_out_bias, halved; zeros without biases
+  PairTiling tiling;
+  float eps;
+  std::uint32_t unpack_shift = 16;  // constants that ptxas must not know: fragment_norm.cuh, UnpackByArgument
+  std::uint32_t unpack_mask = 0xffff0000U;
+};
+
+/// Launches on `stream`, programmatically dependent on the kernel before it. Throws DEVICE_ERROR.
+void launch_output_projection(const OutputProjectionParams& params, bool residual, int num_sms, void* stream);
+
+/// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
+void prepare_output_projection();
+
+}  // namespace trimul::cuda::sm90

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Output projection: out = sigmoid(LN(x) g_out^T + g_out_bias) * (LN(y) p_out^T + p_out_bias) [+ x].
+// docs/kernels/sm90-output-projection.md has the roofline, the schedule and what was tried.
+//
+// One persistent block a multiprocessor, autonomous warpgroups, no producer warp, no block-wide barrier in the loop; weights stay in shared
+// memory. How a row of x is normalised comes from the input projection. A tile's stage of x is also where its result is staged: x is read
+// from there a second time for the residual, and in place costs nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/common/fragment_norm.cuh"
+#include "cuda/ptx/grid.cuh"
+#include "cuda/ptx/matrix.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/wgmma.cuh"
+#include "cuda/sm90/output_projection/config.hpp"
+#include "cuda/sm90/tile_copy.cuh"
+
+namespace trimul::cuda::sm90 {
+
+template <typename Config>
+struct OutputProjection {
+  static constexpr OutputProjectionConfig kCfg = Config::kCfg;
+  static constexpr int kWarpgroups = kCfg.warpgroups;
+  static constexpr int kSteps = kHiddenWidth / 16;                        // k steps of a product
+  static constexpr int kHalfWeightBytes = kPairWidth * kSwizzleRowBytes;  // 64 of the 128 columns
+  static constexpr int kTileBytes = kTilePositions * kPairWidth * 2;
+  static constexpr int kStatisticsBytes = kTilePositions * static_cast<int>(sizeof(float2));
+  static constexpr int kChunk = 64;  // output channels per product
+  static_assert(kPairWidth == kHiddenWidth, "the fragment loops share their bounds");
+
+  struct SharedStorage {
+    alignas(1024) std::uint8_t p_weight[2 * kHalfWeightBytes];  // [2 halves of k][128 rows][128 bytes], swizzled
+    alignas(1024) std::uint8_t g_weight[2 * kHalfWeightBytes];
+    alignas(1024) std::uint8_t x[kWarpgroups][2][kTileBytes];  // two stages of [2 halves][64 rows][128 bytes], swizzled; then the result
+    alignas(1024) std::uint8_t y[kWarpgroups][kTileBytes];     // [128 channels][64 positions], swizzled
+    alignas(16) float2 statistics[kWarpgroups][2][kTilePositions];  // of the rows of x, with its stages: scale and shift
+    alignas(16) float2 norm_in[kPairWidth];
+    alignas(16) float2 norm_out[kHiddenWidth];
+    alignas(16) float bias[2][kPairWidth];  // projection, gate
+    std::uint64_t x_full[kWarpgroups][2];   // 1 arrival: expect_tx by the thread that issues the load
+    std::uint64_t x_free[kWarpgroups][2];   // 4 arrivals: a warp's result has been read out of its rows
+    std::uint64_t y_full[kWarpgroups];      // 1 arrival: expect_tx
+    std::uint64_t y_read[kWarpgroups];      // 4 arrivals: a warp has the tile in registers
+    std::uint64_t weights_full;             // 1 arrival, once
+  };
+  static_assert(sizeof(SharedStorage) <= kMaxSmemBytes, "the block does not fit: fewer warpgroups");
+
+  struct Place {
+    int lane, warp, warpgroup;  // warp: 0..3 in its warpgroup
+  };
+
+  static __device__ __forceinline__ std::uint32_t first_tile(int warpgroup) {
+    return blockIdx.x + static_cast<unsigned>(warpgroup) * gridDim.x;
+  }
+  static __device__ __forceinline__ std::uint32_t tile_step() { return static_cast<unsigned>(kWarpgroups) * gridDim.x; }
+
+  static __device__ __forceinline__ void load_x(const OutputProjectionParams& p, SharedStorage& smem, int warpgroup, int stage,
+                                                std::uint32_t tile) {
+    ptx::mbarrier_arrive_expect_tx(&smem.x_full[warpgroup][stage], kTileBytes + kStatisticsBytes);
+    ptx::bulk_load(smem.statistics[warpgroup][stage], p.statistics + std::size_t{tile} * kTilePositions, kStatisticsBytes,
+                   &smem.x_full[warpgroup][stage]);
+    load_pair_tile(p.tiling, &p.x, &smem.x_full[warpgroup][stage], smem.x[warpgroup][stage], tile);
+  }
+
+  static __device__ __forceinline__ void load_y(const OutputProjectionParams& p, SharedStorage& smem, int warpgroup, std::uint32_t tile) {
+    ptx::mbarrier_arrive_expect_tx(&smem.y_full[warpgroup], kTileBytes);
+    ptx::tma_load_2d(smem.y[warpgroup], &p.y, &smem.y_full[warpgroup], static_cast<int>(tile * kTilePositions), 0);
+  }
+
+  /// By thread 0: barriers, then weights, x and its statistics, which are complete since the contraction lets this kernel start only once
+  /// the projection before it has finished, then, once the contraction itself has, y.
+  static __device__ __forceinline__ void start(const OutputProjectionParams& p, SharedStorage& smem) {
+    for (int i = 0; i < kWarpgroups; ++i) {
+      for (int stage = 0; stage < 2; ++stage) {
+        ptx::mbarrier_init(&smem.x_full[i][stage], 1);
+        ptx::mbarrier_init(&smem.x_free[i][stage], 4);
+      }
+      ptx::mbarrier_init(&smem.y_full[i], 1);
+      ptx::mbarrier_init(&smem.y_read[i], 4);
+    }
+    ptx::mbarrier_init(&smem.weights_full, 1);
+    ptx::fence_mbarrier_init();
+    load_first_x(p, smem, 0);
+    ptx::mbarrier_arrive_expect_tx(&smem.weights_full, 4 * kHalfWeightBytes);
+    for (int half = 0; half < 2; ++half) {
+      ptx::tma_load_2d(smem.p_weight + half * kHalfWeightBytes, &p.p_weight, &smem.weights_full, half * kSwizzleColumns, 0);
+      ptx::tma_load_2d(smem.g_weight + half * kHalfWeightBytes, &p.g_weight, &smem.weights_full, half * kSwizzleColumns, 0);
+    }
+    ptx::griddepcontrol_wait();
+#pragma unroll 1
+    for (int i = 0; i < kWarpgroups; ++i)
+      if (first_tile(i) < p.tiling.num_tiles) load_y(p, smem, i, first_tile(i));
+    load_first_x(p, smem, 1);
+  }
+
+  /// By thread 0: every warpgroup's first tile of a stage.
+  static __device__ __forceinline__ void load_first_x(const OutputProjectionParams& p, SharedStorage& smem, int stage) {
+#pragma unroll 1
+    for (int i = 0; i < kWarpgroups; ++i) {
+      const std::uint32_t tile = first_tile(i) + static_cast<unsigned>(stage) * tile_step();
+      if (tile < p.tiling.num_tiles) load_x(p, smem, i, stage, tile);
+    }
+  }
+
+  /// Issues acc = bias + fragments W^T for output channels from `first` on; not waited for.
+  template <int kOutputs>
+  static __device__ __forceinline__ void project(const std::uint8_t* weight, const float* bias, int lane,
+                                                 const std::uint32_t (&fragments)[4 * kSteps], int first, float (&acc)[kOutputs / 2]) {
+#pragma unroll
+    for (int j = 0; j < kOutputs / 8; ++j) {
+      const float2 pair = *reinterpret_cast<const float2*>(&bias[first + 8 * j + 2 * (lane & 3)]);
+      acc[4 * j] = pair.x, acc[4 * j + 1] = pair.y, acc[4 * j + 2] = pair.x, acc[4 * j + 3] = pair.y;
+    }
+    const std::uint64_t base = ptx::matrix_descriptor(ptx::shared_address(weight), 1);
+    ptx::warpgroup_fence_operand(acc);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int offset_bytes = (step / 4) * kHalfWeightBytes + first * kSwizzleRowBytes + (step % 4) * 32;
+      ptx::wgmma_registers(acc, fragments + 4 * step, base + static_cast<unsigned>(offset_bytes >> 4), 1);
+    }
+    ptx::wgmma_commit_group();
+    ptx::warpgroup_fence_operand(acc);
+  }
+
+  /// This warp's 16 positions of y as A fragments, transposed on the way.
+  static __device__ __forceinline__ void load_y_fragments(const std::uint8_t* tile_smem, const Place& at,
+                                                          std::uint32_t (&fragments)[4 * kSteps]) {
+    const int matrix = at.lane / 8;
+    const int row = at.lane % 8;
+    const std::uint32_t base = ptx::shared_address(tile_smem) + static_cast<unsigned>(((matrix >> 1) * 8 + row) * kSwizzleRowBytes +
+                                                                                      (((2 * at.warp + (matrix & 1)) ^ row) << 4));
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      ptx::ldmatrix_x4_trans(*reinterpret_cast<std::uint32_t(*)[4]>(&fragments[4 * step]),
+                             base + static_cast<unsigned>(step * 16 * kSwizzleRowBytes));
+  }
+
+  /// Once this warp's result of the tile before has left the other stage of x: the last of the four warps fills it with `next`.
+  static __device__ __forceinline__ void refill_x(const OutputProjectionParams& p, SharedStorage& smem, const Place& at, int stage,
+                                                  std::uint32_t parity, std::uint32_t next) {
+    if (at.lane == 0) {
+      ptx::bulk_wait_group_read<0>();
+      if (ptx::mbarrier_arrive_is_last(&smem.x_free[at.warpgroup][stage]) && next < p.tiling.num_tiles) {
+        ptx::mbarrier_wait(&smem.x_free[at.warpgroup][stage], parity);
+        load_x(p, smem, at.warpgroup, stage, next);
+      }
+    }
+    __syncwarp();
+  }
+
+  /// Reads y, lets the last of the four warps refill its stage, and works out how to normalise it. The release depends on every loaded
+  /// register through the means. The gate's product is in flight meanwhile and holds 96 registers, hence the ways of unpacking.
+  static __device__ __forceinline__ RowAffine take_y(const OutputProjectionParams& p, SharedStorage& smem, const Place& at,
+                                                     std::uint32_t parity, std::uint32_t next, std::uint32_t (&y)[4 * kSteps]) {
+    ptx::mbarrier_wait(&smem.y_full[at.warpgroup], parity);
+    load_y_fragments(smem.y[at.warpgroup], at, y);
+    const RowPair mean = fragment_means(y);
+    asm volatile("" ::"f"(mean.first), "f"(mean.second) : "memory");
+    __syncwarp();
+    if (at.lane == 0 && ptx::mbarrier_arrive_is_last(&smem.y_read[at.warpgroup]) && next < p.tiling.num_tiles) {
+      ptx::mbarrier_wait(&smem.y_read[at.warpgroup], parity);
+      load_y(p, smem, at.warpgroup, next);
+    }
+    __syncwarp();
+    return fragment_affine(y, UnpackByArgument{p.unpack_shift, p.unpack_mask}, mean, {p.eps, p.eps});
+  }
+
+  /// Reads x and normalises it. The stage stays this tile's until its result has left it.
+  static __device__ __forceinline__ void take_x(const OutputProjectionParams& p, SharedStorage& smem, const Place& at, int stage,
+                                                std::uint32_t parity, std::uint32_t (&z)[4 * kSteps]) {
+    ptx::mbarrier_wait(&smem.x_full[at.warpgroup][stage], parity);
+    load_row_fragments(fragment_lane_address(smem.x[at.warpgroup][stage], at.warp, at.lane), z);
+    const float2* const rows = smem.statistics[at.warpgroup][stage] + kTileWarpRows * at.warp + at.lane / 4;
+    const float2 first = rows[0];
+    const float2 second = rows[8];
+    fragment_normalise(z, UnpackByShift{}, RowAffine{{first.x, second.x}, {first.y, second.y}}, smem.norm_in, at.lane);
+  }
+
+  /// value' + value' tanh(gate') [+ x] of 64 channels for this warp's 16 positions, over x in its stage.
+  static __device__ __forceinline__ void gate_chunk(std::uint32_t lane_address, int chunk, const float (&value)[kChunk / 2],
+                                                    const float* gate) {
+#pragma unroll
+    for (int octet = 0; octet < kChunk / 8; octet += 2) {
+      const std::uint32_t address = fragment_address(lane_address, chunk * (kChunk / 16) + octet / 2);
+      std::uint32_t x[4] = {0, 0, 0, 0};
+      if constexpr (kCfg.has_residual) ptx::ldmatrix_x4(x, address);
+      std::uint32_t packed[4];
+#pragma unroll
+      for (int u = 0; u < 4; ++u) {
+        const int i = 4 * octet + 2 * u;
+        float low = fmaf(value[i], ptx::tanh_approx(gate[i]), value[i]);
+        float high = fmaf(value[i + 1], ptx::tanh_approx(gate[i + 1]), value[i + 1]);
+        if constexpr (kCfg.has_residual) {
+          low += UnpackByShift{}.low(x[u]);
+          high += UnpackByShift{}.high(x[u]);
+        }
+        packed[u] = pack_bf16(low, high);
+      }
+      ptx::stmatrix_x4(address, packed);
+    }
+  }
+
+  /// A warpgroup's life: its tiles, one after the other.
+  static __device__ __forceinline__ void project_tiles(const OutputProjectionParams& p, SharedStorage& smem) {
+    const int warp_in_block = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x / 32), 0);  // uniform for ptxas
+    const Place at{static_cast<int>(threadIdx.x % 32), warp_in_block % 4, warp_in_block / 4};
+    std::uint32_t count = 0;  // tiles done: stage count % 2, parity of x (count / 2) % 2, of y count % 2
+    for (std::uint32_t tile = first_tile(at.warpgroup); tile < p.tiling.num_tiles; tile += tile_step(), ++count) {
+      const int stage = static_cast<int>(count & 1);
+      std::uint8_t* const x_tile = smem.x[at.warpgroup][stage];
+      std::uint32_t y[4 * kSteps];
+      std::uint32_t z[4 * kSteps];
+      float gate[kPairWidth / 2];
+      take_x(p, smem, at, stage, (count >> 1) & 1, z);
+      if (count == 0) ptx::mbarrier_wait(&smem.weights_full, 0);
+      project<kPairWidth>(smem.g_weight, smem.bias[1], at.lane, z, 0, gate);
+      const RowAffine y_affine = take_y(p, smem, at, count & 1, tile + tile_step(), y);
+      ptx::wgmma_wait_group<0>();
+      ptx::warpgroup_fence_operand(gate);
+      // The result of the tile before has long been read out of the other stage. Stage 1 had its first tile from the start.
+      if (count > 0) refill_x(p, smem, at, stage ^ 1, ((count - 1) >> 1) & 1, tile + tile_step());
+      fragment_normalise(y, UnpackByPermute{}, y_affine, smem.norm_out, at.lane);
+#pragma unroll
+      for (int chunk = 0; chunk < kPairWidth / kChunk; ++chunk) {
+        float value[kChunk / 2];
+        project<kChunk>(smem.p_weight, smem.bias[0], at.lane, y, chunk * kChunk, value);
+        ptx::wgmma_wait_group<0>();
+        ptx::warpgroup_fence_operand(value);
+        gate_chunk(fragment_lane_address(x_tile, at.warp, at.lane), chunk, value, gate + chunk * (kChunk / 2));
+      }
+      ptx::fence_proxy_async_shared();
+      __syncwarp();
+      if (at.lane == 0) {
+        store_pair_rows(p.tiling, &p.out, x_tile, tile, at.warp);
+        ptx::bulk_commit_group();
+      }
+      __syncwarp();
+    }
+    ptx::bulk_wait_group<0>();
+  }
+};
+
+template <typename Config>
+__global__ void __launch_bounds__(Config::kCfg.threads(), 1) output_projection_kernel(const __grid_constant__ OutputProjectionParams p) {
+  using Kernel = OutputProjection<Config>;
+  extern __shared__ __align__(1024) std::uint8_t raw[];
+  auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw);
+  if (threadIdx.x == 0) Kernel::start(p, smem);
+  for (int channel = static_cast<int>(threadIdx.x); channel < kPairWidth; channel += Config::kCfg.threads()) {
+    smem.norm_in[channel] = p.norm_in[channel];
+    smem.norm_out[channel] = p.norm_out[channel];
+    smem.bias[0][channel] = p.bias[channel];
+    smem.bias[1][channel] = p.bias[kPairWidth + channel];
+  }
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
+  __syncthreads();
+  Kernel::project_tiles(p, smem);
+}
+
+}  // namespace trimul::cuda::sm90
