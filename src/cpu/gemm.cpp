@@ -2,6 +2,7 @@
 #include "cpu/gemm.hpp"
 
 #include <memory>
+#include <vector>
 
 #include "core/error.hpp"
 #include "cpu/row_kernels.hpp"
@@ -23,6 +24,26 @@ std::string gemm_library() {
 
 std::int64_t gemm_scratch_floats() {
   return 0;
+}
+
+void prepare_gemm() {
+  // oneDNN generates its code in the first products, and a process does not survive a failed allocation there (2.6: a NULL function is
+  // called, or glibc aborts while it unwinds pthread_once). So it happens here, before the big buffers, with room to spare.
+  static const bool ready = [] {
+    constexpr std::int64_t kSize = 48;  // past the sizes that oneDNN treats without packing
+    constexpr std::size_t kRoomBytes = 64U << 20;
+    std::unique_ptr<volatile char[]> room(new volatile char[kRoomBytes]);
+    room[0] = 0;
+    room.reset();
+    const SingleThreadScope one_thread;
+    const std::vector<float> operand(kSize * kSize, 1.0F);
+    std::vector<float> product(kSize * kSize);
+    for (const Transpose a : {Transpose::kNo, Transpose::kYes})
+      for (const Transpose b : {Transpose::kNo, Transpose::kYes})
+        gemm(kSize, kSize, kSize, {operand.data(), kSize, a}, {operand.data(), kSize, b}, product.data(), kSize, nullptr);
+    return true;
+  }();
+  static_cast<void>(ready);
 }
 
 SingleThreadScope::SingleThreadScope() : saved_threads_(omp_get_max_threads()) {
@@ -55,6 +76,8 @@ std::string gemm_library() {
 std::int64_t gemm_scratch_floats() {
   return row_kernels().gemm_scratch_floats;
 }
+
+void prepare_gemm() {}
 
 SingleThreadScope::SingleThreadScope() = default;
 SingleThreadScope::~SingleThreadScope() = default;

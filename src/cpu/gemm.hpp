@@ -13,6 +13,9 @@ std::string gemm_library();
 /// Floats of scratch that one call of gemm needs; 0 with oneDNN.
 std::int64_t gemm_scratch_floats();
 
+/// Makes the library ready once a process; std::bad_alloc where memory is too short for that. Before the first gemm.
+void prepare_gemm();
+
 /// While one lives, matrix products called from this thread stay on this thread. Needed because oneDNN may be built over OpenMP,
 /// whose team size is a property of the calling thread; results then depend neither on it nor on the machine's load.
 class SingleThreadScope {

@@ -56,7 +56,9 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
 }
 
 std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const core::DeviceInfo&, const std::vector<core::Knob>& knobs) {
-  return std::make_unique<CpuPlan>(problem, core::threads_knob(knobs));
+  auto plan = std::make_unique<CpuPlan>(problem, core::threads_knob(knobs));
+  prepare_gemm();
+  return plan;
 }
 
 }  // namespace

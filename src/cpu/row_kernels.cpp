@@ -227,7 +227,7 @@ void gate_output_as(const float* value, const float* gate, const float* value_bi
   for (int64_t r = 0; r < rows; ++r) {
     const float* __restrict__ v = value + r * width;
     const float* __restrict__ g = gate + r * width;
-    const float* x = residual + r * width;
+    const float* x = residual == nullptr ? nullptr : residual + r * width;
     Stored* o = out + r * width;
     if (residual == nullptr)
 #pragma omp simd

@@ -64,7 +64,7 @@ TEST(OutOfMemory, AnUpdateReportsItWritesNothingAndTheNextSmallerCallWorks) {
       const auto verdict = meets_contract(small, implementation, decode(small_out.buffer().copy(), DType::kF32));
       return report + (verdict ? ", right" : verdict.message());
     });
-    EXPECT_TRUE(contains(text, "OUT_OF_MEMORY: workspace: allocating ")) << text;
+    EXPECT_TRUE(contains(text, "OUT_OF_MEMORY: allocating ")) << text;
     EXPECT_TRUE(contains(text, " bytes of host memory failed; then OK, right")) << text;
   }
 }
@@ -113,7 +113,7 @@ TEST(OutOfMemory, AnImpossibleWorkspaceIsARefusalNotACrash) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer ends the process on such sizes unless told otherwise";
 #endif
-  EXPECT_TRUE(contains(outcome(trimul_update(&args)), "OUT_OF_MEMORY: workspace: allocating ")) << trimul_last_error();
+  EXPECT_TRUE(contains(outcome(trimul_update(&args)), "OUT_OF_MEMORY: allocating ")) << trimul_last_error();
 }
 
 }  // namespace
