@@ -29,13 +29,24 @@ inline std::vector<const RowKernels*> row_kernels_of_this_machine() {
   return sets;
 }
 
-class RowKernelTest : public ::testing::TestWithParam<const RowKernels*> {
+/// Parameterised over their names.
+class RowKernelTest : public ::testing::TestWithParam<std::string> {
  protected:
-  [[nodiscard]] const RowKernels& kernels() const { return *GetParam(); }
+  [[nodiscard]] const RowKernels& kernels() const {
+    for (const RowKernels* set : row_kernels_of_this_machine())
+      if (GetParam() == set->isa) return *set;
+    return row_kernels_baseline();
+  }
 };
 
-#define TRIMUL_INSTANTIATE_ROW_KERNEL_TEST(Suite)                                            \
-  INSTANTIATE_TEST_SUITE_P(Every, Suite, ::testing::ValuesIn(row_kernels_of_this_machine()), \
-                           [](const auto& instance) { return std::string(instance.param->isa); })
+inline std::vector<std::string> instruction_sets_of_this_machine() {
+  std::vector<std::string> names;
+  for (const RowKernels* set : row_kernels_of_this_machine()) names.emplace_back(set->isa);
+  return names;
+}
+
+#define TRIMUL_INSTANTIATE_ROW_KERNEL_TEST(Suite)                                                 \
+  INSTANTIATE_TEST_SUITE_P(Every, Suite, ::testing::ValuesIn(instruction_sets_of_this_machine()), \
+                           [](const auto& instance) { return instance.param; })
 
 }  // namespace trimul::cpu
