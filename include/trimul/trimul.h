@@ -283,7 +283,7 @@ typedef struct trimul_update_args {
   { sizeof(trimul_update_args), NULL, NULL, NULL, NULL, TRIMUL_OUTGOING, TRIMUL_PRECISION_DEFAULT, 1e-5f, 0, NULL, NULL }
 
 /* Plan, weights, workspace and execute in one call, all shapes read from the tensors (C from p_in_weight). For programs that
- * run an update once; allocates the workspace. `out` may not intersect a parameter either. */
+ * run an update once: allocates the workspace and returns when the result is there, on a GPU too. `out` may not intersect a parameter either. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_update(const trimul_update_args* args);
 
 /* ---- the fp64 reference -------------------------------------------------------------------------------------------- */
@@ -299,6 +299,18 @@ typedef enum trimul_rounding {
  * reference is out of reach. CPU tensors only; args->out, options and stream are ignored. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_reference(const trimul_update_args* args, trimul_rounding rounding, const int64_t* cells,
                                                            size_t num_cells, double* result);
+
+/* ---- device memory ------------------------------------------------------------------------------------------------- */
+
+/* Plain memory on a device, for programs that have no other means (the command, scripts over this ABI). Hosts with a framework pass its
+ * tensors instead. 256-byte aligned. OUT_OF_MEMORY, UNSUPPORTED or INVALID_ARGUMENT for a device that does not exist. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_memory_allocate(trimul_device device, size_t bytes, void** memory);
+/* NULL is allowed. */
+TRIMUL_API void trimul_memory_free(trimul_device device, void* memory);
+/* Copies between host and device, or within either; `stream` as in execute. Returns when the copy is done and everything before it on the
+ * stream has finished, so that a copy of `bytes` = 0 waits for the stream. DEVICE_ERROR also for errors of kernels launched before. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_memory_copy(trimul_device to_device, void* to, trimul_device from_device, const void* from,
+                                                             size_t bytes, void* stream);
 
 /* ---- build and machine --------------------------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include "core/checked.hpp"
 #include "core/env.hpp"
 #include "core/error.hpp"
+#include "core/memory.hpp"
 #include "core/plan.hpp"
 #include "reference/reference.hpp"
 #include "trimul/trimul.h"
@@ -115,19 +116,25 @@ trimul_problem problem_of(const trimul_update_args& args, const trimul_parameter
   return problem;
 }
 
-struct FreeDeleter {
-  void operator()(void* memory) const { std::free(memory); }
-};
+/// Memory on a device with an owner.
+class OwnedMemory {
+ public:
+  OwnedMemory(const core::Device& device, std::size_t bytes) : device_(device), data_(core::allocate_memory(device, bytes)) {}
+  ~OwnedMemory() {
+    try {
+      core::free_memory(device_, data_);
+    } catch (const core::Error&) {
+      // A device that can no longer free has failed before, and that call has said so.
+    }
+  }
+  OwnedMemory(const OwnedMemory&) = delete;
+  OwnedMemory& operator=(const OwnedMemory&) = delete;
+  [[nodiscard]] void* data() const { return data_; }
 
-std::unique_ptr<void, FreeDeleter> allocate_workspace(std::size_t bytes) {
-  if (bytes == 0) return nullptr;
-  void* memory =
-      std::aligned_alloc(core::kWorkspaceAlignmentBytes,
-                         static_cast<std::size_t>(core::round_up(static_cast<std::int64_t>(bytes), core::kWorkspaceAlignmentBytes)));
-  if (memory == nullptr)
-    throw core::Error(core::StatusCode::kOutOfMemory, core::text("workspace: allocating ", bytes, " bytes of host memory failed"));
-  return std::unique_ptr<void, FreeDeleter>(memory);
-}
+ private:
+  core::Device device_;
+  void* data_;
+};
 
 void check_out_against_parameters(const trimul_tensor* out, const core::Parameters& parameters) {
   const core::TensorView view = core::view_tensor("out", out);
@@ -270,15 +277,17 @@ trimul_status trimul_update(const trimul_update_args* args) {
     const core::Plan plan(problem, read_options(in.options));
     check_out_against_parameters(in.out, core::check_parameters(parameters, problem.c_z, problem.c_hidden, problem.device));
     const auto weights = plan.prepare_weights(parameters, in.stream);
-    const auto workspace = allocate_workspace(plan.workspace_bytes());
+    const OwnedMemory workspace(problem.device, plan.workspace_bytes());
     trimul_execute_args execute = TRIMUL_EXECUTE_ARGS_INIT;
     execute.x = in.x;
     execute.mask = in.mask;
     execute.out = in.out;
-    execute.workspace = workspace.get();
+    execute.workspace = workspace.data();
     execute.workspace_bytes = plan.workspace_bytes();
     execute.stream = in.stream;
     plan.execute(execute, *weights);
+    // Weights and workspace live until the work is done.
+    core::copy_memory(problem.device, nullptr, problem.device, nullptr, 0, in.stream);
   });
 }
 
@@ -323,6 +332,27 @@ trimul_status trimul_reference(const trimul_update_args* args, trimul_rounding r
     oracle.all(threads, scratch, [&](const auto& cell, const double* values) {
       std::copy_n(values, c_z, result + ((cell.b * n + cell.i) * n + cell.j) * problem.c_z);
     });
+  });
+}
+
+trimul_status trimul_memory_allocate(trimul_device device, size_t bytes, void** memory) {
+  return guarded([&] {
+    if (memory == nullptr) core::fail_invalid("memory: is NULL, expected a place for the result");
+    *memory = nullptr;
+    *memory = core::allocate_memory(core::check_device(device), bytes);
+  });
+}
+
+void trimul_memory_free(trimul_device device, void* memory) {
+  if (memory != nullptr) (void)guarded([&] { core::free_memory(core::check_device(device), memory); });
+}
+
+trimul_status trimul_memory_copy(trimul_device to_device, void* to, trimul_device from_device, const void* from, size_t bytes,
+                                 void* stream) {
+  return guarded([&] {
+    if (bytes > 0 && to == nullptr) core::fail_invalid("to: is NULL, expected ", bytes, " bytes");
+    if (bytes > 0 && from == nullptr) core::fail_invalid("from: is NULL, expected ", bytes, " bytes");
+    core::copy_memory(core::check_device(to_device), to, core::check_device(from_device), from, bytes, stream);
   });
 }
 

@@ -33,6 +33,8 @@ Precision check_precision(std::int32_t value) {
   return static_cast<Precision>(value);
 }
 
+}  // namespace
+
 Device check_device(const trimul_device& device) {
   if (device.type != TRIMUL_CPU && device.type != TRIMUL_CUDA)
     fail_invalid("problem: device type is ", device.type, ", expected 1 (CPU) or 2 (CUDA)");
@@ -40,8 +42,6 @@ Device check_device(const trimul_device& device) {
   if (device.type == TRIMUL_CPU && device.index != 0) fail_invalid("problem: device index is ", device.index, ", expected 0 for the CPU");
   return {static_cast<DeviceType>(device.type), device.index};
 }
-
-}  // namespace
 
 Problem validate_problem(const trimul_problem& in) {
   Problem problem;

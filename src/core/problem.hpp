@@ -59,6 +59,9 @@ struct Problem {
 /// GPU, mxfp8) is left to the implementations, which decline it with a reason.
 Problem validate_problem(const trimul_problem& problem);
 
+/// The device of a C struct. INVALID_ARGUMENT for an unknown type or a negative index; whether it exists is describe_device's affair.
+Device check_device(const trimul_device& device);
+
 const char* direction_name(Direction direction);
 const char* precision_name(Precision precision);
 
