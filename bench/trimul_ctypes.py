@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of trimul.h as the benchmark needs, through ctypes, over torch tensors in host memory."""
+"""As much of trimul.h as the benchmarks need, through ctypes, over torch tensors on the CPU or a GPU."""
 
 import ctypes
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_void_p
@@ -55,11 +55,19 @@ class ExecuteArgs(Sized):
     ]
 
 
+def device_of(tensor):
+    return Device(2, tensor.device.index) if tensor.is_cuda else Device(1, 0)
+
+
 def tensor_view(tensor):
     """A trimul_tensor of a torch tensor, which must outlive it."""
     sizes = (c_int64 * tensor.dim())(*tensor.shape)
     strides = (c_int64 * tensor.dim())(*tensor.stride())
-    return Tensor(tensor.data_ptr(), Device(1, 0), tensor.dim(), DTYPES[tensor.dtype], sizes, strides)
+    return Tensor(tensor.data_ptr(), device_of(tensor), tensor.dim(), DTYPES[tensor.dtype], sizes, strides)
+
+
+def current_stream(tensor):
+    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else None
 
 
 class Trimul:
@@ -69,6 +77,8 @@ class Trimul:
             getattr(self.c, f"trimul_{name}").restype = c_char_p
         self.c.trimul_plan_workspace_bytes.restype = c_size_t
         self.c.trimul_plan_flop.restype = c_double
+        self.c.trimul_plan_floor_us.restype = c_double
+        self.c.trimul_plan_traffic_bytes.restype = c_int64
 
     def check(self, status):
         if status != 0:
@@ -77,36 +87,44 @@ class Trimul:
     def device_description(self):
         return self.c.trimul_device_description(Device(1, 0)).decode()
 
-    def plan(self, *, tokens, c_z, c_hidden, x, has_mask, threads):
-        return Plan(self, Problem(batch=x.shape[0], tokens=tokens, c_z=c_z, c_hidden=c_hidden, device=Device(1, 0), x_dtype=DTYPES[x.dtype],
-                                  eps=1e-5, has_mask=int(has_mask)), threads)
+    def plan(self, *, tokens, c_z, c_hidden, x, has_mask, threads=None, direction=0, has_bias=False, residual=False):
+        knobs = [] if threads is None else [(b"threads", threads)]
+        problem = Problem(batch=x.shape[0], tokens=tokens, c_z=c_z, c_hidden=c_hidden, device=device_of(x), x_dtype=DTYPES[x.dtype], eps=1e-5,
+                          direction=direction, has_mask=int(has_mask), has_in_bias=int(has_bias), has_out_bias=int(has_bias),
+                          residual=int(residual))
+        return Plan(self, problem, knobs)
 
 
 class Plan:
-    def __init__(self, library, problem, threads):
+    def __init__(self, library, problem, knobs):
         self.library = library
         self.handle = c_void_p()
-        knobs = (Knob * 1)(Knob(b"threads", threads))
-        library.check(library.c.trimul_plan_create(ctypes.byref(problem), ctypes.byref(Options(knobs=knobs, num_knobs=1)), ctypes.byref(self.handle)))
+        array = (Knob * max(len(knobs), 1))(*(Knob(*knob) for knob in knobs))
+        options = Options(knobs=array, num_knobs=len(knobs))
+        library.check(library.c.trimul_plan_create(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(self.handle)))
         self.implementation = library.c.trimul_plan_implementation(self.handle).decode()
         self.flop = library.c.trimul_plan_flop(self.handle)
+        self.floor_us = library.c.trimul_plan_floor_us(self.handle)
+        self.traffic_bytes = library.c.trimul_plan_traffic_bytes(self.handle)
 
     def bind(self, x, mask, parameters, out):
-        """A function that executes on these tensors. Weights are prepared and the workspace is allocated here."""
+        """A function that executes on these tensors, on torch's current stream. Weights are prepared and the workspace is allocated here."""
         c = self.library.c
         views = {name: tensor_view(value) for name, value in parameters.items()}
         weights = c_void_p()
         self.library.check(c.trimul_weights_create(
-            self.handle, ctypes.byref(Parameters(**{name: ctypes.pointer(view) for name, view in views.items()})), None, ctypes.byref(weights)))
+            self.handle, ctypes.byref(Parameters(**{name: ctypes.pointer(view) for name, view in views.items()})),
+            c_void_p(current_stream(x)), ctypes.byref(weights)))
         workspace_bytes = c.trimul_plan_workspace_bytes(self.handle)
-        workspace = torch.empty(workspace_bytes + 255, dtype=torch.uint8)
+        workspace = torch.empty(workspace_bytes + 255, dtype=torch.uint8, device=x.device)
         aligned = (workspace.data_ptr() + 255) // 256 * 256
-        tensors = [tensor_view(tensor) for tensor in (x, mask, out)]
-        args = ExecuteArgs(x=ctypes.pointer(tensors[0]), mask=ctypes.pointer(tensors[1]), weights=weights, out=ctypes.pointer(tensors[2]),
-                           workspace=aligned, workspace_bytes=workspace_bytes)
+        tensors = [tensor_view(tensor) for tensor in (x, out)] + ([] if mask is None else [tensor_view(mask)])
+        args = ExecuteArgs(x=ctypes.pointer(tensors[0]), mask=None if mask is None else ctypes.pointer(tensors[2]), weights=weights,
+                           out=ctypes.pointer(tensors[1]), workspace=aligned, workspace_bytes=workspace_bytes)
         kept = (x, mask, out, parameters, workspace, tensors, self)
 
         def execute(kept=kept):
+            args.stream = current_stream(x)
             self.library.check(c.trimul_execute(self.handle, ctypes.byref(args)))
 
         return execute
