@@ -21,6 +21,12 @@ ContractionVariant recommend_contraction(std::int64_t tokens) {
   return ContractionVariant::kPingPong128x128;
 }
 
+int input_projection_parts(std::uint32_t tiles, int num_sms) {
+  // H200, us with 2 parts / 1: N = 64 (64 tiles) 6.9 / 8.8, 128 (256 tiles) 9.4 / 8.9, 192 17.2 / 17.0, 217 21.8 / 19.9. Two parts halve
+  // the weights a block waits for and the chunks of a tile, but repeat its LayerNorm: worth it while multiprocessors have idle warpgroups.
+  return tiles <= static_cast<std::uint32_t>(num_sms) ? 2 : 1;
+}
+
 bool overlaps_projection(std::int64_t tokens) {
   // H200, us with / without: N = 64 15.0 / 16.0, 128 19.6 / 20.1, 192 36.5 / 36.5, 256 51.4 / 51.0, 384 117.8 / 113.5, 512 211.6 / 205.0,
   // 768 508 / 507, 1024 993 / 993. Why it loses in the middle is not known.

@@ -12,6 +12,9 @@ namespace trimul::cuda::sm90 {
 /// The contraction's variant by token count; the table stands in heuristics.cpp with the measurement behind each row.
 ContractionVariant recommend_contraction(std::int64_t tokens);
 
+/// Blocks that share the output channels of the input projection: 2 where there are few tiles, else 1.
+int input_projection_parts(std::uint32_t tiles, int num_sms);
+
 /// Whether the contraction is launched programmatically dependent on the input projection.
 bool overlaps_projection(std::int64_t tokens);
 

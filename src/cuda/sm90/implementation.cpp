@@ -127,7 +127,7 @@ void Sm90Plan::project_input(const void* x, const core::ExecuteArgs& args, const
   params.statistics = statistics(args);
   if (args.mask) params.mask = pack_mask(*args.mask, problem_, params.tiling.copy == TileCopy::kFlat);
   params.eps = problem_.eps;
-  launch_input_projection(params, device_.num_sms, args.stream);
+  launch_input_projection(params, input_projection_parts(params.tiling.num_tiles, device_.num_sms), device_.num_sms, args.stream);
 }
 
 void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, void* stream) const {

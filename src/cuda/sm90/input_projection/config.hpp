@@ -15,16 +15,15 @@ namespace trimul::cuda::sm90 {
 struct InputProjectionConfig {
   int warpgroups = 4;        // autonomous; each owns a tile of 64 positions at a time
   int store_warpgroups = 2;  // neighbours that share a store, so that every plane receives 256 contiguous bytes
+  int parts = 1;             // blocks that share a tile's output channels; more than one where there are too few tiles for all blocks
   bool has_bias = false;
   constexpr int threads() const { return kWarpgroupThreads * warpgroups; }
 };
 
 // Kernels take the type and not the value: nvcc 13.0 cannot write the host stub of a kernel whose template argument is a class value.
-struct InputProjectionPlain {
-  static constexpr InputProjectionConfig kCfg{};
-};
-struct InputProjectionBiased {
-  static constexpr InputProjectionConfig kCfg{.has_bias = true};
+template <int kParts, bool kHasBias>
+struct InputProjectionVariant {
+  static constexpr InputProjectionConfig kCfg{.parts = kParts, .has_bias = kHasBias};
 };
 
 struct InputProjectionParams {
@@ -39,11 +38,8 @@ struct InputProjectionParams {
   float eps;
 };
 
-/// Most blocks that have work, one a multiprocessor.
-int input_projection_blocks(const InputProjectionParams& params, int num_sms);
-
-/// Launches on `stream`, programmatically dependent on the kernel before it. Throws DEVICE_ERROR.
-void launch_input_projection(const InputProjectionParams& params, int num_sms, void* stream);
+/// Launches on `stream`, overlapping the kernel before it. `parts`: 1 or 2. Throws DEVICE_ERROR.
+void launch_input_projection(const InputProjectionParams& params, int parts, int num_sms, void* stream);
 
 /// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
 void prepare_input_projection();

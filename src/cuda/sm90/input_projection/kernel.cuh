@@ -25,23 +25,23 @@ struct InputProjection {
   static constexpr InputProjectionConfig kCfg = Config::kCfg;
   static constexpr int kWarpgroups = kCfg.warpgroups;
   static constexpr int kStoreGroups = kWarpgroups / kCfg.store_warpgroups;
-  static constexpr int kOutputs = 4 * kHiddenWidth;  // rows of the weights: values and gates of a and b
-  static constexpr int kChunk = 128;                 // rows of the weights per product
-  static constexpr int kChunks = kOutputs / kChunk;
-  static constexpr int kChunkChannels = kChunk / 2;                     // channels of a or b that a chunk yields
-  static constexpr int kSteps = kPairWidth / 16;                        // k steps of a product
-  static constexpr int kHalfWeightBytes = kOutputs * kSwizzleRowBytes;  // 64 of the 128 columns
+  static constexpr int kOutputs = 4 * kHiddenWidth;                             // rows of the weights: values and gates of a and b
+  static constexpr int kChunk = 128;                                            // rows of the weights per product
+  static constexpr int kChunks = kOutputs / kChunk / kCfg.parts;                // of this block
+  static constexpr int kChunkChannels = kChunk / 2;                             // channels of a or b that a chunk yields
+  static constexpr int kSteps = kPairWidth / 16;                                // k steps of a product
+  static constexpr int kHalfWeightBytes = kChunks * kChunk * kSwizzleRowBytes;  // 64 of the 128 columns
   static constexpr int kTileBytes = kTilePositions * kPairWidth * 2;
   static constexpr int kStagingBytes = kChunkChannels * kTilePositions * 2 * kCfg.store_warpgroups;
   static_assert(kWarpgroups % kCfg.store_warpgroups == 0);
   static_assert(kChunks % 2 == 0, "staging_free's parity is the chunk's");
 
   struct SharedStorage {
-    alignas(1024) std::uint8_t weights[2 * kHalfWeightBytes];         // [2 halves of k][512 rows][128 bytes], swizzled
+    alignas(1024) std::uint8_t weights[2 * kHalfWeightBytes];         // [2 halves of k][rows][128 bytes], swizzled
     alignas(1024) std::uint8_t x[kWarpgroups][kTileBytes];            // [2 halves of k][64 rows][128 bytes], swizzled
     alignas(1024) std::uint8_t staging[kStoreGroups][kStagingBytes];  // [8 octets of channels][tiles][8 channels][128 bytes], swizzled
     // LayerNorm's vectors, or the biases where there are any: both do not fit, and the vectors are read less often (from L1 then).
-    alignas(16) float2 vectors[kCfg.has_bias ? kOutputs / 2 : kPairWidth];
+    alignas(16) float2 vectors[kCfg.has_bias ? kChunks * kChunk / 2 : kPairWidth];
     std::uint64_t x_full[kWarpgroups];         // 1 arrival: expect_tx by the thread that issues the load
     std::uint64_t x_read[kWarpgroups];         // 4 arrivals: a warp has the tile in registers
     std::uint64_t staging_full[kStoreGroups];  // 4 * store_warpgroups arrivals: a warp has written its part
@@ -72,11 +72,15 @@ struct InputProjection {
     return p;
   }
 
+  /// The part of the output channels that is this block's, and its place among the blocks of that part.
+  static __device__ __forceinline__ int first_chunk() { return static_cast<int>(blockIdx.x % kCfg.parts) * kChunks; }
+  static __device__ __forceinline__ unsigned block() { return blockIdx.x / kCfg.parts; }
+  static __device__ __forceinline__ unsigned blocks() { return gridDim.x / kCfg.parts; }
+
   /// First tile of a warpgroup: groups of neighbouring tiles, strided over the blocks.
   static __device__ __forceinline__ std::uint32_t first_tile(int warpgroup) {
-    const int group = warpgroup / kCfg.store_warpgroups;
-    return (blockIdx.x + static_cast<unsigned>(group) * gridDim.x) * kCfg.store_warpgroups +
-           static_cast<unsigned>(warpgroup % kCfg.store_warpgroups);
+    const auto group = static_cast<unsigned>(warpgroup / kCfg.store_warpgroups);
+    return (block() + group * blocks()) * kCfg.store_warpgroups + static_cast<unsigned>(warpgroup % kCfg.store_warpgroups);
   }
 
   /// By one thread: starts the load of a tile into a warpgroup's stage. Signals x_full.
@@ -106,7 +110,7 @@ struct InputProjection {
         ptx::mbarrier_arrive_expect_tx(&smem.weights_full[chunk], kChunk * kPairWidth * 2);
         for (int half = 0; half < 2; ++half)
           ptx::tma_load_2d(smem.weights + half * kHalfWeightBytes + chunk * kChunk * kSwizzleRowBytes, &p.weights,
-                           &smem.weights_full[chunk], half * kSwizzleColumns, chunk * kChunk);
+                           &smem.weights_full[chunk], half * kSwizzleColumns, (first_chunk() + chunk) * kChunk);
       }
     }
   }
@@ -197,7 +201,7 @@ struct InputProjection {
     if (at.lane == 0 && ptx::mbarrier_arrive_is_last(&smem.staging_full[at.store_group])) {
       ptx::mbarrier_wait(&smem.staging_full[at.store_group], chunk & 1);  // complete: acquires the other warps' writes
       ptx::tma_store_4d(&p.planes, smem.staging[at.store_group], 0, 0, static_cast<int>(tile) - at.tile_in_group,
-                        chunk * (kChunkChannels / 8));
+                        (first_chunk() + chunk) * (kChunkChannels / 8));
       ptx::bulk_commit_group();
       store_pending = true;
     }
@@ -207,7 +211,7 @@ struct InputProjection {
   /// Keeps how the warp's rows were normalised; x itself is what the factors apply to.
   static __device__ __forceinline__ void store_statistics(const InputProjectionParams& p, const Place& at, std::uint32_t tile,
                                                           const RowAffine& affine, RowPair factor) {
-    if (at.lane % 4 != 0) return;
+    if (at.lane % 4 != 0 || first_chunk() != 0) return;  // one part writes them
     float2* const rows = p.statistics + std::size_t{tile} * kTilePositions + 16 * at.warp + at.lane / 4;
     rows[0] = make_float2(affine.scale.first * factor.first, affine.shift.first);
     rows[8] = make_float2(affine.scale.second * factor.second, affine.shift.second);
@@ -239,7 +243,7 @@ struct InputProjection {
     const Place at = locate(smem);
     std::uint32_t tile = first_tile(at.warpgroup);
     if (tile >= p.tiling.num_tiles) return;
-    const std::uint32_t step = kWarpgroups * gridDim.x;
+    const std::uint32_t step = kWarpgroups * blocks();
     // A warp has 16 positions and 32 lanes: they fetch the masks of two tiles at once, one tile ahead.
     const auto lane_mask = [&](std::uint32_t of_tile) {
       return load_tile_mask(p.mask, p.tiling, of_tile + (at.lane < 16 ? 0 : step), static_cast<unsigned>(16 * at.warp + at.lane % 16));
@@ -288,7 +292,8 @@ __global__ void __launch_bounds__(Config::kCfg.threads(), 1) input_projection_ke
   }
   ptx::griddepcontrol_launch_dependents();
   constexpr int kVectors = static_cast<int>(sizeof(smem.vectors) / sizeof(smem.vectors[0]));
-  const float2* const vectors = Config::kCfg.has_bias ? reinterpret_cast<const float2*>(p.bias) : p.norm;
+  const float2* const vectors =
+      Config::kCfg.has_bias ? reinterpret_cast<const float2*>(p.bias + Kernel::first_chunk() * Kernel::kChunk) : p.norm;
   for (int k = static_cast<int>(threadIdx.x); k < kVectors; k += Config::kCfg.threads()) smem.vectors[k] = vectors[k];
   __syncthreads();
   Kernel::project_tiles(p, smem);

@@ -8,30 +8,34 @@
 namespace trimul::cuda::sm90 {
 namespace {
 
-template <typename Config>
-void launch(const InputProjectionParams& params, int blocks, void* stream) {
+template <int kParts, bool kHasBias>
+void launch(const InputProjectionParams& params, int num_sms, void* stream) {
+  using Config = InputProjectionVariant<kParts, kHasBias>;
+  const auto groups = static_cast<int>(params.tiling.num_tiles / Config::kCfg.store_warpgroups);
+  const int blocks = std::min(groups, std::max(num_sms / kParts, 1)) * kParts;
   launch_chain_kernel(input_projection_kernel<Config>, blocks, Config::kCfg.threads(),
                       sizeof(typename InputProjection<Config>::SharedStorage), true, stream, params);
 }
 
-}  // namespace
-
-int input_projection_blocks(const InputProjectionParams& params, int num_sms) {
-  const auto groups = static_cast<int>(params.tiling.num_tiles / InputProjectionPlain::kCfg.store_warpgroups);
-  return std::min(groups, num_sms);
+template <int kParts, bool kHasBias>
+void prepare() {
+  using Config = InputProjectionVariant<kParts, kHasBias>;
+  allow_shared_memory(input_projection_kernel<Config>, sizeof(typename InputProjection<Config>::SharedStorage));
 }
 
-void launch_input_projection(const InputProjectionParams& params, int num_sms, void* stream) {
-  const int blocks = input_projection_blocks(params, num_sms);
-  if (params.bias != nullptr)
-    launch<InputProjectionBiased>(params, blocks, stream);
-  else
-    launch<InputProjectionPlain>(params, blocks, stream);
+}  // namespace
+
+void launch_input_projection(const InputProjectionParams& params, int parts, int num_sms, void* stream) {
+  const bool has_bias = params.bias != nullptr;
+  if (parts == 2) return has_bias ? launch<2, true>(params, num_sms, stream) : launch<2, false>(params, num_sms, stream);
+  return has_bias ? launch<1, true>(params, num_sms, stream) : launch<1, false>(params, num_sms, stream);
 }
 
 void prepare_input_projection() {
-  allow_shared_memory(input_projection_kernel<InputProjectionPlain>, sizeof(InputProjection<InputProjectionPlain>::SharedStorage));
-  allow_shared_memory(input_projection_kernel<InputProjectionBiased>, sizeof(InputProjection<InputProjectionBiased>::SharedStorage));
+  prepare<1, false>();
+  prepare<1, true>();
+  prepare<2, false>();
+  prepare<2, true>();
 }
 
 }  // namespace trimul::cuda::sm90
