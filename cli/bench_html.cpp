@@ -138,10 +138,10 @@ std::string table_row(const BenchRow& row) {
   const std::string start = fmt::format("<tr><td>{}</td><td>{}</td>", escaped(format_problem_line(row.line)), escaped(row.implementation));
   if (!row.skipped.empty()) return fmt::format("{}<td colspan='7' class='reason'>{}</td></tr>\n", start, escaped(one_line(row.skipped)));
   return fmt::format(
-      "{}<td><b>{:.3f}</b></td><td>{:.3f} &ndash; {:.3f}</td><td>{:.3f}</td><td>{:.1f}</td><td>{:.2f}</td><td>{:.1f} "
-      "%</td><td>{:.1e}</td></tr>\n",
+      "{}<td><b>{:.3f}</b></td><td>{:.3f} &ndash; {:.3f}</td><td>{:.3f}</td><td>{:.1f}</td><td>{:.2f}</td><td>{}</td>"
+      "<td>{:.1e}</td></tr>\n",
       start, row.median_us() / 1e3, row.quantile_us(0.25) / 1e3, row.quantile_us(0.75) / 1e3, row.times_us.front() / 1e3, row.gflop_per_s(),
-      row.gb_per_s(), 100 * row.fraction_of_ceiling(), row.error);
+      row.gb_per_s(), row.ceiling_percent(), row.error);
 }
 
 constexpr const char* kStyle = R"(body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222}

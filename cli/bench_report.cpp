@@ -15,6 +15,10 @@ double BenchRow::quantile_us(double fraction) const {
   return times_us[below] + (position - static_cast<double>(below)) * (times_us[above] - times_us[below]);
 }
 
+std::string BenchRow::ceiling_percent() const {
+  return floor_us > 0 ? fmt::format("{:.1f}%", 100 * fraction_of_ceiling()) : "-";
+}
+
 std::string ceiling_text(const MachineCeiling& ceiling) {
   return fmt::format("{:.1f} GB/s copying memory, {:.0f} GFLOP/s of fp32 multiply-adds, {} threads", ceiling.bytes_per_us / 1e3,
                      ceiling.flop_per_us / 1e3, ceiling.num_threads);
@@ -28,9 +32,9 @@ std::string bench_heading() {
 std::string bench_line(const BenchRow& row) {
   const std::string start = fmt::format("{:<44} {:<10}", format_problem_line(row.line), row.implementation);
   if (!row.skipped.empty()) return fmt::format("{} {}", start, one_line(row.skipped));
-  return fmt::format("{} {:>10.3f} {:>10.3f} {:>10.3f} {:>10.3f} {:>9.1f} {:>8.2f} {:>7.1f}%", start, row.median_us() / 1e3,
+  return fmt::format("{} {:>10.3f} {:>10.3f} {:>10.3f} {:>10.3f} {:>9.1f} {:>8.2f} {:>8}", start, row.median_us() / 1e3,
                      row.times_us.front() / 1e3, row.quantile_us(0.25) / 1e3, row.quantile_us(0.75) / 1e3, row.gflop_per_s(),
-                     row.gb_per_s(), 100 * row.fraction_of_ceiling());
+                     row.gb_per_s(), row.ceiling_percent());
 }
 
 nlohmann::ordered_json bench_json(const BenchReport& report) {
@@ -62,8 +66,9 @@ nlohmann::ordered_json bench_json(const BenchReport& report) {
       entry["times_us"] = row.times_us;
       entry["gflop_per_s"] = row.gflop_per_s();
       entry["gb_per_s"] = row.gb_per_s();
-      entry["floor_us"] = row.floor_us;
-      entry["fraction_of_ceiling"] = row.fraction_of_ceiling();
+      entry["floor_us"] = entry["fraction_of_ceiling"] = nullptr;
+      if (row.floor_us > 0) entry["floor_us"] = row.floor_us;
+      if (row.floor_us > 0) entry["fraction_of_ceiling"] = row.fraction_of_ceiling();
       entry["error"] = row.error;
     }
     json["results"].push_back(std::move(entry));

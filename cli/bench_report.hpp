@@ -19,13 +19,15 @@ struct BenchRow {
   double error = 0.0;            // relative RMS to the fp64 reference, within its bound
   double flop = 0.0;
   double traffic_bytes = 0.0;
-  double floor_us = 0.0;
+  double floor_us = 0.0;  // 0 where the device's ceilings are unknown
 
   [[nodiscard]] double quantile_us(double fraction) const;  // between the two nearest times, linearly
   [[nodiscard]] double median_us() const { return quantile_us(0.5); }
   [[nodiscard]] double gflop_per_s() const { return flop / median_us() / 1e3; }
   [[nodiscard]] double gb_per_s() const { return traffic_bytes / median_us() / 1e3; }
   [[nodiscard]] double fraction_of_ceiling() const { return floor_us / median_us(); }
+  /// "27.4%", "-" where unknown.
+  [[nodiscard]] std::string ceiling_percent() const;
 };
 
 struct BenchReport {

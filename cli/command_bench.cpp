@@ -51,9 +51,9 @@ std::vector<ProblemLine> requested_problems(const BenchOptions& options) {
   return lines;
 }
 
-/// Threads that the CPU implementation uses: its plan says.
+/// Threads that the CPU implementation uses for a problem large enough to want them all: its plan says.
 int cpu_threads() {
-  ProblemLine line{.batch = 1, .tokens = 1, .c_z = 1, .c_hidden = 1};
+  const ProblemLine line{.batch = 1, .tokens = 1024, .c_z = 128, .c_hidden = 128};
   const PlanChoice choice = choose_plan(problem_of(line), {{TRIMUL_CPU, 0}}, "");
   constexpr std::string_view kKey = "threads: ";
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -74,6 +74,7 @@ std::string command_line() {
 struct Entry {
   std::unique_ptr<Contender> contender;
   std::size_t row;
+  int launches = 1;
 };
 
 class Bench {
@@ -120,26 +121,32 @@ class Bench {
     row.error = check.error;
     row.flop = trimul_plan_flop(contender.plan());
     row.traffic_bytes = static_cast<double>(trimul_plan_traffic_bytes(contender.plan()));
-    // GPUs come with their own ceilings.
-    const double plan_floor_us = trimul_plan_floor_us(contender.plan());
-    row.floor_us = plan_floor_us > 0 ? plan_floor_us : floor_us(ceiling_, row.traffic_bytes, row.flop);
+    // GPUs come with their own ceilings, or with none that anybody has measured.
+    row.floor_us = is_host(contender.device()) ? floor_us(ceiling_, row.traffic_bytes, row.flop) : trimul_plan_floor_us(contender.plan());
     if (check.status == CheckResult::Status::kPassed) return;
     row.skipped = "failed its check: " + check.reason;
     ++num_failed_;
   }
 
-  /// Rounds in which each contender runs once, so that what else the machine does meets all of them alike.
-  void time_interleaved(const std::vector<Entry>& entries) {
+  /// Launches behind each other until the time is long enough to be measured through a wait for the device; 1 on the CPU.
+  static int launches_per_time(const Contender& contender) {
+    constexpr double kLeastUs = 5e3;
+    const double once_us = contender.execute();  // warms up once more, after the check
+    return is_host(contender.device()) ? 1 : static_cast<int>(std::clamp(kLeastUs / once_us, 1.0, 1000.0));
+  }
+
+  /// Rounds in which each contender is timed once, so that what else the machine does meets all of them alike.
+  void time_interleaved(std::vector<Entry>& entries) {
     constexpr int kLeastRounds = 7;
     constexpr int kMostRounds = 200;
-    constexpr double kEnoughUs = 2e6;                               // for each contender
-    for (const Entry& entry : entries) entry.contender->execute();  // warm up once more, after the check
+    constexpr double kEnoughUs = 2e6;  // for each contender
+    for (Entry& entry : entries) entry.launches = launches_per_time(*entry.contender);
     double slowest_total_us = 0.0;
     std::vector<double> totals(rows_.size());
     for (int round = 0; round < kMostRounds && !entries.empty() && (round < kLeastRounds || slowest_total_us < kEnoughUs); ++round)
       for (const Entry& entry : entries) {
-        rows_[entry.row].times_us.push_back(entry.contender->execute());
-        totals[entry.row] += rows_[entry.row].times_us.back();
+        rows_[entry.row].times_us.push_back(entry.contender->execute(entry.launches));
+        totals[entry.row] += rows_[entry.row].times_us.back() * entry.launches;
         slowest_total_us = std::max(slowest_total_us, totals[entry.row]);
       }
     for (const Entry& entry : entries) std::sort(rows_[entry.row].times_us.begin(), rows_[entry.row].times_us.end());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // trimul run: one update from a file to a file.
-#include <chrono>
 #include <optional>
 
+#include "bound_call.hpp"
 #include "commands.hpp"
+#include "device_memory.hpp"
 #include "failure.hpp"
 #include "inputs.hpp"
-#include "library.hpp"
 #include "options.hpp"
 #include "output_file.hpp"
 #include "plan_choice.hpp"
@@ -36,28 +36,21 @@ HostTensor allocate_result(const trimul_problem& problem, const HostTensor& x) {
   return allocate_tensor(dtype, x.shape);
 }
 
-/// Executes `repeat` times on unchanged input; returns the time of each in microseconds.
+/// Executes `repeat` times on unchanged input and leaves the result in `out`; returns the time of each in microseconds.
 std::vector<double> execute(const PlanChoice& choice, const Inputs& inputs, const HostTensor& out, std::int64_t repeat) {
-  const InputViews views(inputs);
-  const WeightsHandle weights = create_weights(*choice.plan, views.parameters());
-  const std::size_t workspace_bytes = trimul_plan_workspace_bytes(choice.plan.get());
-  const HostMemory workspace = allocate_host(workspace_bytes);
-  const trimul_tensor out_view = out.view();
-  trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
-  args.x = &views.x();
-  args.mask = views.mask();
-  args.weights = weights.get();
-  args.out = &out_view;
-  args.workspace = workspace.get();
-  args.workspace_bytes = workspace_bytes;
-  std::vector<double> times_us;
+  const trimul_device& device = choice.problem.device;
+  const DeviceMemory workspace(device, trimul_plan_workspace_bytes(choice.plan.get()));
+  std::optional<DeviceMemory> device_out;
+  if (!is_host(device)) device_out.emplace(device, out.bytes());
+  const CallMemory memory{.out = device_out ? device_out->data() : out.data.get(), .out_dtype = out.dtype, .workspace = workspace.data()};
   Progress progress("computing");
+  const BoundCall call(choice, inputs, memory);
+  std::vector<double> times_us;
   for (std::int64_t k = 0; k < repeat; ++k) {
     if (repeat > 1) progress.set_label(fmt::format("computing, run {} of {}", k + 1, repeat));
-    const auto start = std::chrono::steady_clock::now();
-    check(trimul_execute(choice.plan.get(), &args));
-    times_us.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    times_us.push_back(call.execute());
   }
+  if (device_out) device_out->download(out.data.get(), 0, out.bytes());
   return times_us;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contender.hpp"
 
-#include <chrono>
 #include <cmath>
 
 #include "accuracy.hpp"
@@ -46,29 +45,13 @@ std::string judge(CheckResult& result, const std::vector<double>& got, const Pro
 
 Contender::Contender(const ProblemLine& line, const Inputs& inputs, const std::string& implementation,
                      const std::vector<trimul_device>& devices)
-    : implementation_(implementation), views_(inputs), out_shape_(inputs.find("x")->second.shape) {
-  PlanChoice choice = choose_plan(problem_of(inputs, settings_of(line)), devices, implementation);
-  plan_ = std::move(choice.plan);
-  check(trimul_problem_out_dtype(&choice.problem, &out_dtype_));
-  weights_ = create_weights(*plan_, views_.parameters());
-  out_ = std::make_unique<GuardedBuffer>(static_cast<std::size_t>(line.batch * line.tokens * line.tokens * line.c_z) *
-                                         trimul_dtype_bytes(out_dtype_));
-  workspace_ = std::make_unique<GuardedBuffer>(trimul_plan_workspace_bytes(plan_.get()));
-}
-
-double Contender::execute() const {
-  const trimul_tensor out{out_->data(), {TRIMUL_CPU, 0},   static_cast<std::int32_t>(out_shape_.size()),
-                          out_dtype_,   out_shape_.data(), nullptr};
-  trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
-  args.x = &views_.x();
-  args.mask = views_.mask();
-  args.weights = weights_.get();
-  args.out = &out;
-  args.workspace = workspace_->data();
-  args.workspace_bytes = workspace_->bytes();
-  const auto start = std::chrono::steady_clock::now();
-  check(trimul_execute(plan_.get(), &args));
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    : implementation_(implementation), choice_(choose_plan(problem_of(inputs, settings_of(line)), devices, implementation)) {
+  check(trimul_problem_out_dtype(&choice_.problem, &out_dtype_));
+  const auto out_elements = static_cast<std::size_t>(line.batch * line.tokens * line.tokens * line.c_z);
+  out_ = std::make_unique<GuardedBuffer>(device(), out_elements * trimul_dtype_bytes(out_dtype_));
+  workspace_ = std::make_unique<GuardedBuffer>(device(), trimul_plan_workspace_bytes(plan()));
+  const CallMemory memory{.out = out_->data(), .out_dtype = out_dtype_, .workspace = workspace_->data()};
+  call_ = std::make_unique<BoundCall>(choice_, inputs, memory);
 }
 
 CheckResult check_contender(const Contender& contender, const ProblemLine& line, Oracle& oracle) {
@@ -77,8 +60,9 @@ CheckResult check_contender(const Contender& contender, const ProblemLine& line,
   try {
     contender.execute();
     const std::int64_t count = line.batch * line.tokens * line.tokens * line.c_z;
-    const std::int64_t bad = first_not_finite(contender.out(), contender.out_dtype(), count);
-    result.reason = judge(result, oracle.select(contender.out(), contender.out_dtype()), line, oracle);
+    const void* out = contender.out();
+    const std::int64_t bad = first_not_finite(out, contender.out_dtype(), count);
+    result.reason = judge(result, oracle.select(out, contender.out_dtype()), line, oracle);
     if (bad >= 0) result.reason = fmt::format("element {} of out is not finite (or was not written)", bad);
     if (!contender.guard_bands_are_intact()) result.reason = "wrote outside out or the workspace";
   } catch (const Failure& failure) {

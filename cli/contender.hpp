@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bound_call.hpp"
 #include "guarded_buffer.hpp"
 #include "library.hpp"
 #include "oracle.hpp"
@@ -19,24 +20,24 @@ class Contender {
   /// Throws Failure (kUnsupported) when the implementation declines. `inputs` must outlive this object.
   Contender(const ProblemLine& line, const Inputs& inputs, const std::string& implementation, const std::vector<trimul_device>& devices);
 
-  /// Executes once; returns the time in microseconds.
-  double execute() const;
+  /// Executes `launches` times; returns the mean time of one in microseconds.
+  double execute(int launches = 1) const { return call_->execute(launches); }
 
   [[nodiscard]] const std::string& implementation() const { return implementation_; }
-  [[nodiscard]] const trimul_plan* plan() const { return plan_.get(); }
-  [[nodiscard]] const void* out() const { return out_->data(); }
+  [[nodiscard]] const trimul_plan* plan() const { return choice_.plan.get(); }
+  [[nodiscard]] const trimul_device& device() const { return choice_.problem.device; }
+  /// The result where the host can read it.
+  [[nodiscard]] const void* out() const { return out_->on_host(); }
   [[nodiscard]] trimul_dtype out_dtype() const { return out_dtype_; }
   [[nodiscard]] bool guard_bands_are_intact() const { return out_->bands_are_intact() && workspace_->bands_are_intact(); }
 
  private:
   std::string implementation_;
   trimul_dtype out_dtype_ = TRIMUL_F32;
-  InputViews views_;
-  std::vector<std::int64_t> out_shape_;
-  PlanHandle plan_;
-  WeightsHandle weights_;
+  PlanChoice choice_;
   std::unique_ptr<GuardedBuffer> out_;
   std::unique_ptr<GuardedBuffer> workspace_;
+  std::unique_ptr<BoundCall> call_;  // last: it points at the others
 };
 
 struct CheckResult {

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
+#include <vector>
 
+#include "device_memory.hpp"
 #include "host_tensor.hpp"
 
 namespace trimul::cli {
@@ -15,24 +16,39 @@ namespace trimul::cli {
 /// mark in a band.
 class GuardedBuffer {
  public:
-  explicit GuardedBuffer(std::size_t bytes) : bytes_(bytes), memory_(allocate_host(bytes + 2 * kBandBytes)) {
-    std::fill_n(memory_.get(), bytes + 2 * kBandBytes, kPoison);
+  GuardedBuffer(const trimul_device& device, std::size_t bytes) : bytes_(bytes), memory_(device, bytes + 2 * kBandBytes) {
+    const std::vector<std::byte> poison(std::min(bytes + 2 * kBandBytes, kMostPoisonBytes), kPoison);
+    for (std::size_t at = 0; at < bytes + 2 * kBandBytes; at += poison.size())
+      memory_.upload(at, poison.data(), std::min(poison.size(), bytes + 2 * kBandBytes - at));
   }
 
-  [[nodiscard]] std::byte* data() const { return memory_.get() + kBandBytes; }
+  [[nodiscard]] std::byte* data() const { return memory_.data() + kBandBytes; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
-  [[nodiscard]] bool bands_are_intact() const {
-    const auto is_poison = [](std::byte value) { return value == kPoison; };
-    const std::span before(memory_.get(), kBandBytes);
-    const std::span after(memory_.get() + kBandBytes + bytes_, kBandBytes);
-    return std::all_of(before.begin(), before.end(), is_poison) && std::all_of(after.begin(), after.end(), is_poison);
+
+  /// The contents where the host can read them: in place, or copied. Valid until the next call.
+  [[nodiscard]] const std::byte* on_host() {
+    if (is_host(memory_.device())) return data();
+    if (copy_ == nullptr) copy_ = allocate_host(bytes_);
+    memory_.download(copy_.get(), kBandBytes, bytes_);
+    return copy_.get();
   }
+
+  [[nodiscard]] bool bands_are_intact() const { return is_poison(0) && is_poison(kBandBytes + bytes_); }
 
  private:
   static constexpr std::size_t kBandBytes = 16 * kAlignmentBytes;
+  static constexpr std::size_t kMostPoisonBytes = std::size_t{16} << 20;
   static constexpr std::byte kPoison{0xff};
+
+  [[nodiscard]] bool is_poison(std::size_t band_begin) const {
+    std::vector<std::byte> band(kBandBytes);
+    memory_.download(band.data(), band_begin, kBandBytes);
+    return std::all_of(band.begin(), band.end(), [](std::byte value) { return value == kPoison; });
+  }
+
   std::size_t bytes_;
-  HostMemory memory_;
+  DeviceMemory memory_;
+  HostMemory copy_;
 };
 
 }  // namespace trimul::cli

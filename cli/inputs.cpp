@@ -52,16 +52,26 @@ Inputs read_inputs(const std::string& path, const std::string& weights_path) {
   return inputs;
 }
 
-InputViews::InputViews(const Inputs& inputs) : x_(inputs.find("x")->second.view()) {
+InputViews::InputViews(const Inputs& inputs, const trimul_device& device) : x_(view_on(inputs.find("x")->second, device)) {
   if (const auto mask = inputs.find("mask"); mask != inputs.end()) {
-    mask_ = mask->second.view();
+    mask_ = view_on(mask->second, device);
     has_mask_ = true;
   }
   for (std::size_t k = 0; k < kParameterFields.size(); ++k)
     if (const auto parameter = inputs.find(kParameterFields[k].name); parameter != inputs.end()) {
-      parameter_views_[k] = parameter->second.view();
+      parameter_views_[k] = view_on(parameter->second, device);
       parameters_.*kParameterFields[k].field = &parameter_views_[k];
     }
+}
+
+trimul_tensor InputViews::view_on(const HostTensor& tensor, const trimul_device& device) {
+  trimul_tensor view = tensor.view();
+  if (is_host(device)) return view;
+  const DeviceMemory& copy = copies_.emplace_back(device, tensor.bytes());
+  copy.upload(0, tensor.data.get(), tensor.bytes());
+  view.data = copy.data();
+  view.device = device;
+  return view;
 }
 
 trimul_problem problem_of(const Inputs& inputs, const Settings& settings) {

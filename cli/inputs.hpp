@@ -3,10 +3,12 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <map>
 #include <string>
 #include <string_view>
 
+#include "device_memory.hpp"
 #include "host_tensor.hpp"
 #include "trimul/trimul.h"
 
@@ -39,10 +41,10 @@ using Inputs = std::map<std::string, HostTensor, std::less<>>;
 /// missing x or projection are kInvalid.
 Inputs read_inputs(const std::string& path, const std::string& weights_path);
 
-/// C ABI views of inputs, which must outlive this object.
+/// C ABI views of inputs, which must outlive this object: of their own memory for the CPU, of copies for another device.
 class InputViews {
  public:
-  explicit InputViews(const Inputs& inputs);
+  explicit InputViews(const Inputs& inputs, const trimul_device& device = kHost);
   InputViews(const InputViews&) = delete;
   InputViews& operator=(const InputViews&) = delete;
 
@@ -51,6 +53,9 @@ class InputViews {
   [[nodiscard]] const trimul_parameters& parameters() const { return parameters_; }
 
  private:
+  trimul_tensor view_on(const HostTensor& tensor, const trimul_device& device);
+
+  std::deque<DeviceMemory> copies_;
   trimul_tensor x_{};
   trimul_tensor mask_{};
   bool has_mask_ = false;

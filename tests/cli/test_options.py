@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of trimul run: what they take, what they refuse, and how."""
 import json
+import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -170,11 +172,30 @@ def test_text_output_names_what_ran(small, tmp_path):
 @pytest.mark.parametrize("arguments", [["info"], ["info", "--json"], ["explain", "--shape", "1,64,32,32"]])
 def test_output_that_cannot_be_printed(arguments):
     with open("/dev/full", "w") as full:
-        result = command.subprocess.run([command.CLI, *arguments], stdout=full, stderr=command.subprocess.PIPE, text=True)
+        result = subprocess.run([command.CLI, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1 and "standard output" in result.stderr
 
 
-def test_nothing_on_stderr_that_is_no_terminal(tmp_path, rng):
-    tensors = command.random_tensors(rng, (160,), 64, 64)
-    path = command.write_inputs(tmp_path / "in", {name: np.float32(value) for name, value in tensors.items()})
-    assert command.run("run", path, "-o", tmp_path / "out", "--impl", "reference", "--repeat", "3").stderr == ""
+@pytest.fixture
+def slow(tmp_path, rng):
+    """A few seconds of fp64 loops, from a small file."""
+    return command.write_inputs(tmp_path / "in", command.random_tensors(rng, (110,), 4, 384)), ["--impl", "reference"]
+
+
+def test_nothing_on_stderr_that_is_no_terminal(slow, tmp_path):
+    path, options = slow
+    assert command.run("run", path, "-o", tmp_path / "out", *options).stderr == ""
+
+
+def test_long_work_shows_progress_on_a_terminal(slow, tmp_path):
+    path, options = slow
+    terminal, other_end = os.openpty()
+    process = subprocess.Popen([command.CLI, "run", path, "-o", tmp_path / "out", *options, "--repeat", "500"], stdout=subprocess.PIPE, stderr=other_end)
+    os.close(other_end)
+    shown = b""
+    while b" of 500, 1 s" not in shown and len(shown) < 100_000:
+        shown += os.read(terminal, 4096)  # fails when the command ends without it
+    process.kill()
+    process.wait()
+    os.close(terminal)
+    assert b"computing, run " in shown
