@@ -23,12 +23,13 @@ typedef float Vector __attribute__((vector_size(64)));
 __attribute__((always_inline)) inline float multiply_add_loop(long iterations) {
   constexpr int kSums = 16;
   Vector sums[kSums];
-  for (int k = 0; k < kSums; ++k) sums[k] = Vector{} + static_cast<float>(k);
+  // None may start at the fixed point 1, which the compiler would see and leave out.
+  for (int k = 0; k < kSums; ++k) sums[k] = Vector{} + (static_cast<float>(k) + 1.5F);
   const Vector factor = Vector{} + 0.999F;
   const Vector addend = Vector{} + 0.001F;
   for (long i = 0; i < iterations; ++i) {
 #pragma GCC unroll 16
-    for (int k = 0; k < kSums; ++k) sums[k] = sums[k] * factor + addend;  // contracted: CMakeLists.txt asks for it
+    for (Vector& sum : sums) sum = sum * factor + addend;  // contracted: CMakeLists.txt asks for it
   }
   float total = 0.0F;
   for (const Vector& sum : sums) total += sum[0] + sum[7] + sum[15];
