@@ -10,7 +10,6 @@
 namespace trimul::testing {
 namespace {
 
-const Spec kSmall{.n = 3, .c_z = 8, .c = 6};
 
 TEST(CApi, NamesStatusesAndVersion) {
   EXPECT_STREQ(trimul_status_name(TRIMUL_OK), "OK");

@@ -13,7 +13,6 @@ namespace {
 
 constexpr char kThreads[] = "TRIMUL_NUM_THREADS";
 constexpr char kLog[] = "TRIMUL_LOG";
-const Spec kSmall{.n = 3, .c_z = 8, .c = 6};
 
 TEST(Environment, NumThreadsIsReadAtEveryCall) {
   for (const int threads : {1, 7, 4096}) {

@@ -12,7 +12,6 @@
 namespace trimul::testing {
 namespace {
 
-const Spec kSmall{.n = 3, .c_z = 8, .c = 6};
 
 std::string planned(const trimul_problem& problem, const char* implementation, const char* arch = nullptr) {
   trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;

@@ -80,6 +80,8 @@ struct Spec {
   [[nodiscard]] std::int64_t batch() const { return product(lead); }
   static std::uint64_t base_seed_default();
 };
+/// For tests of what surrounds the arithmetic.
+const inline Spec kSmall{.n = 3, .c_z = 8, .c = 6};
 /// One line that repeats the case: sizes, dtypes, mask, seed.
 std::string describe(const Spec& spec);
 
