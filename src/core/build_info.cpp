@@ -26,4 +26,8 @@ std::string cpu_description() {
   return text("CPU, ", env::num_threads(), " threads, ", cpu::row_kernels().isa, ", matrix products by ", cpu::gemm_library());
 }
 
+std::string gpu_description(const DeviceInfo& device) {
+  return text(device.name, ", compute capability ", device.sm / 10, ".", device.sm % 10, ", ", device.num_sms, " multiprocessors");
+}
+
 }  // namespace trimul::core

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/device.hpp"
 #include "trimul/trimul.h"
 
 #define TRIMUL_STRINGIFY_(value) #value
@@ -18,5 +19,8 @@ std::string build_info();
 
 /// "CPU, 2 threads, avx512, oneDNN 2.6.3"
 std::string cpu_description();
+
+/// "NVIDIA H200, compute capability 9.0, 132 multiprocessors"
+std::string gpu_description(const DeviceInfo& device);
 
 }  // namespace trimul::core

@@ -361,8 +361,11 @@ int32_t trimul_cuda_device_count(void) {
 }
 
 const char* trimul_device_description(trimul_device device) {
-  if (device.type != TRIMUL_CPU || device.index != 0) return nullptr;
-  const trimul_status status = guarded([] { returned_text = core::cpu_description(); });
+  const bool is_cpu = device.type == TRIMUL_CPU && device.index == 0;
+  const bool is_gpu = device.type == TRIMUL_CUDA && device.index >= 0 && device.index < core::cuda_device_count();
+  if (!is_cpu && !is_gpu) return nullptr;
+  const trimul_status status = guarded(
+      [&] { returned_text = is_cpu ? core::cpu_description() : core::gpu_description(core::describe_device(core::check_device(device))); });
   return status == TRIMUL_OK ? returned_text.c_str() : nullptr;
 }
 

@@ -60,7 +60,11 @@ DeviceInfo describe_device(const Device& device) {
 }
 
 int cuda_device_count() {
+#if defined(TRIMUL_HAVE_CUDA)
+  return cuda::device_count();
+#else
   return 0;
+#endif
 }
 
 }  // namespace trimul::core

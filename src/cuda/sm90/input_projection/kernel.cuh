@@ -226,7 +226,7 @@ struct InputProjection {
     const RowFactors factors = scale_down_huge_rows(z, p.eps);
     const RowPair mean = fragment_means(z);
     // The release below depends on every loaded register through the means (prototypes that released earlier read refilled rows).
-    asm volatile("" ::"f"(mean.first), "f"(mean.second) : "memory");
+    ptx::complete_before_barrier(mean.first, mean.second);
     __syncwarp();
     if (at.lane == 0 && ptx::mbarrier_arrive_is_last(&smem.x_read[at.warpgroup]) && next < p.tiling.num_tiles) {
       ptx::mbarrier_wait(&smem.x_read[at.warpgroup], parity);

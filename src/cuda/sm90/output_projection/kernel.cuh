@@ -159,7 +159,7 @@ struct OutputProjection {
     ptx::mbarrier_wait(&smem.y_full[at.warpgroup], parity);
     load_y_fragments(smem.y[at.warpgroup], at, y);
     const RowPair mean = fragment_means(y);
-    asm volatile("" ::"f"(mean.first), "f"(mean.second) : "memory");
+    ptx::complete_before_barrier(mean.first, mean.second);
     __syncwarp();
     if (at.lane == 0 && ptx::mbarrier_arrive_is_last(&smem.y_read[at.warpgroup]) && next < p.tiling.num_tiles) {
       ptx::mbarrier_wait(&smem.y_read[at.warpgroup], parity);
