@@ -35,7 +35,9 @@ __device__ __forceinline__ void mbarrier_arrive(std::uint64_t* barrier) {
 }
 
 /// No instruction: the barrier operations that follow wait for `a` and `b`, and with them for every register they were computed from.
-__device__ __forceinline__ void complete_before_barrier(float a, float b) { asm volatile("" ::"f"(a), "f"(b) : "memory"); }
+__device__ __forceinline__ void complete_before_barrier(float a, float b) {
+  asm volatile("" ::"f"(a), "f"(b) : "memory");
+}
 
 /// mbarrier.arrive with mbarrier.pending_count: true for the caller whose arrival completes the phase (one was pending before it).
 __device__ __forceinline__ bool mbarrier_arrive_is_last(std::uint64_t* barrier) {
