@@ -283,7 +283,8 @@ typedef struct trimul_update_args {
   { sizeof(trimul_update_args), NULL, NULL, NULL, NULL, TRIMUL_OUTGOING, TRIMUL_PRECISION_DEFAULT, 1e-5f, 0, NULL, NULL }
 
 /* Plan, weights, workspace and execute in one call, all shapes read from the tensors (C from p_in_weight). For programs that
- * run an update once: allocates the workspace and returns when the result is there, on a GPU too. `out` may not intersect a parameter either. */
+ * run an update once: allocates the workspace and returns when the result is there, on a GPU too. `out` may not intersect a
+ * parameter either. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_update(const trimul_update_args* args);
 
 /* ---- the fp64 reference -------------------------------------------------------------------------------------------- */

@@ -10,7 +10,6 @@
 namespace trimul::testing {
 namespace {
 
-
 TEST(CApi, NamesStatusesAndVersion) {
   EXPECT_STREQ(trimul_status_name(TRIMUL_OK), "OK");
   EXPECT_STREQ(trimul_status_name(TRIMUL_INVALID_ARGUMENT), "INVALID_ARGUMENT");

@@ -12,7 +12,6 @@
 namespace trimul::testing {
 namespace {
 
-
 std::string planned(const trimul_problem& problem, const char* implementation, const char* arch = nullptr) {
   trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
   options.implementation = implementation;

@@ -70,16 +70,52 @@ double largest_difference(const std::vector<double>& left, const std::vector<dou
   return largest;
 }
 
-/// Per cell: twice the plain composition's worst cell, the noise, and the rounding of the value itself.
+/// What an error of four roundings in every term of y may move each pair's outputs by: LayerNorm's slope is 1 / sqrt(variance + eps), and
+/// over a few channels the variance may be next to nothing. Two results that are as good as each other differ by this in single cells, so
+/// that the worst cell of one says little about the other's. With C >= 32 such pairs do not occur, and nothing is added.
+std::vector<double> slope_error(const Case& data) {
+  const auto c = static_cast<std::size_t>(data.spec.c);
+  std::vector<double> errors(static_cast<std::size_t>(data.num_outputs() / data.spec.c_z), 0.0);
+  if (c >= 32) return errors;
+  double weight = 0.0;
+  if (data.parameters[kNormOutWeight])
+    for (const double value : data.parameters[kNormOutWeight]->values()) weight = std::max(weight, std::abs(value));
+  else
+    weight = 1.0;
+  double row_sum = 0.0;
+  const auto p_out = data.parameters[kPOutWeight]->values();
+  for (std::size_t row = 0; row < p_out.size(); row += c) {
+    double sum = 0.0;
+    for (std::size_t k = 0; k < c; ++k) sum += std::abs(p_out[row + k]);
+    row_sum = std::max(row_sum, sum);
+  }
+  const auto y = compose_y(data);
+  const auto magnitude = compose_y(data, true);
+  for (std::size_t pair = 0; pair < errors.size(); ++pair) {
+    double mean = 0.0, variance = 0.0, largest = 0.0;
+    for (std::size_t k = 0; k < c; ++k) mean += y[pair * c + k] / static_cast<double>(c);
+    for (std::size_t k = 0; k < c; ++k) {
+      variance += (y[pair * c + k] - mean) * (y[pair * c + k] - mean) / static_cast<double>(c);
+      largest = std::max(largest, magnitude[pair * c + k]);
+    }
+    const double moved = 4 * 0x1p-24 * largest / std::sqrt(variance + static_cast<double>(data.spec.eps)) * weight * row_sum;
+    if (std::isfinite(moved)) errors[pair] = moved;
+  }
+  return errors;
+}
+
+/// Per cell: twice the plain composition's worst cell, the noise, the slope of the second LayerNorm and the rounding of the value itself.
 ::testing::AssertionResult cells_agree(const Case& data, const std::vector<double>& got, const Oracle& oracle) {
   const double reference_rms = rms(oracle.none);
   const double scale = reference_rms > 0.0 ? reference_rms : 1.0;  // absolute where the reference is zero
   const DType dtype = data.out_dtype();
-  const double allowed = 2 * largest_difference(oracle.plain, oracle.none) + 4 * noise_of(dtype) * scale;
+  const double plain = std::max(largest_difference(oracle.plain, oracle.none), largest_difference(oracle.plain_backward, oracle.none));
+  const double allowed = 2 * plain + 4 * noise_of(dtype) * scale;
   for (std::size_t k = 0; k < got.size(); ++k) {
     if (!std::isfinite(got[k]) || !std::isfinite(oracle.none[k])) continue;
     const double difference = std::abs(got[k] - oracle.none[k]);
-    const double bound = allowed + unit_roundoff(dtype) * std::abs(oracle.none[k]);
+    const double bound =
+        allowed + oracle.slope[k / static_cast<std::size_t>(data.spec.c_z)] + unit_roundoff(dtype) * std::abs(oracle.none[k]);
     if (!(difference <= bound))
       return ::testing::AssertionFailure() << "element " << k << " is " << got[k] << ", the reference " << oracle.none[k] << ": off by "
                                            << difference << ", allowed " << bound << " (RMS of the reference " << scale << ")";
@@ -138,7 +174,11 @@ std::vector<double> reference_of(const Case& data, trimul_rounding rounding) {
 }
 
 Oracle make_oracle(const Case& data) {
-  return {.none = reference_of(data), .kernel = {}, .plain = compose_plain(data)};
+  return {.none = reference_of(data),
+          .kernel = {},
+          .plain = compose_plain(data),
+          .plain_backward = compose_plain(data, true),
+          .slope = slope_error(data)};
 }
 
 ::testing::AssertionResult meets_contract(const Case& data, std::string_view implementation, const std::vector<double>& got,
@@ -147,7 +187,7 @@ Oracle make_oracle(const Case& data) {
   if (got.size() != oracle.none.size()) return fail() << got.size() << " values, expected " << oracle.none.size();
   if (const auto specials = specials_agree(data.out_dtype(), got, oracle.none); !specials) return fail() << specials.message();
   const double error = relative_rms(got, oracle.none);
-  const double plain = relative_rms(oracle.plain, oracle.none);
+  const double plain = std::max(relative_rms(oracle.plain, oracle.none), relative_rms(oracle.plain_backward, oracle.none));
   const double relative_limit = 2 * plain + noise_of(data.out_dtype());
   if (!(error <= relative_limit))
     return fail() << "relative RMS " << error << ", allowed " << relative_limit << " (plain composition " << plain << ")";

@@ -25,7 +25,10 @@ std::vector<double> reference_of(const Case& data, trimul_rounding rounding = TR
 struct Oracle {
   std::vector<double> none;    // reference without roundings
   std::vector<double> kernel;  // with the GPU kernels' roundings; only where an implementation declares them
-  std::vector<double> plain;   // same-dtype composition
+  // Same-dtype composition, its sums forwards and backwards: the worse of two samples of its error. LayerNorm over a few channels
+  // that nearly agree amplifies a single rounding, so that one sample alone says little about its worst cell.
+  std::vector<double> plain, plain_backward;
+  std::vector<double> slope;  // a pair's share of the second LayerNorm's slope, for C < 32; see comparison.cpp
 };
 Oracle make_oracle(const Case& data);
 

@@ -53,6 +53,8 @@ class Composer {
     Tensor<Real> ab = linear(z, c_z_, 2 * c_, p_weight, p_bias);
     multiply(ab, sigmoid(linear(z, c_z_, 2 * c_, g_weight, g_bias)));
     apply_mask(b, ab);
+    if (points_.magnitudes)
+      for (Real& value : ab) value = std::abs(value);
     const Tensor<Real> y = triangle(ab);
     all_y_.insert(all_y_.end(), y.begin(), y.end());
     const Tensor<Real> u = layer_norm(y, c_, kNormOutWeight, kNormOutBias, mutation_.ignore_out_eps);
@@ -123,8 +125,10 @@ class Composer {
     Tensor<Real> out(rows * w);
     for (std::size_t r = 0; r < rows; ++r) {
       Real* const sums = &out[r * w];
-      for (std::size_t k = 0; k < d; ++k)
+      for (std::size_t step = 0; step < d; ++step) {
+        const std::size_t k = points_.backward_sums ? d - 1 - step : step;
         for (std::size_t col = 0; col < w; ++col) sums[col] += in[r * d + k] * columns[k * w + col];
+      }
       for (std::size_t col = 0; col < w; ++col) sums[col] = rounded(points_.linear, sums[col] + bias[col]);
     }
     return out;
@@ -172,7 +176,8 @@ class Composer {
       const std::int64_t a = mutation_.swap_a_and_b ? c_ + channel : channel;
       const std::int64_t b = mutation_.swap_a_and_b ? channel : c_ + channel;
       plane.assign(plane.size(), Real(0));
-      for (std::int64_t k = 0; k < n_; ++k) {
+      for (std::int64_t step = 0; step < n_; ++step) {
+        const std::int64_t k = points_.backward_sums ? n_ - 1 - step : step;
         for (std::int64_t j = 0; j < n_; ++j) right[static_cast<std::size_t>(j)] = outgoing ? at(j, k, b) : at(k, j, b);
         for (std::int64_t i = 0; i < n_; ++i) {
           const Real left = outgoing ? at(i, k, a) : at(k, i, a);
@@ -193,8 +198,15 @@ class Composer {
   Tensor<Real> all_y_;
 };
 
-RoundingPoints everywhere(RoundingPoints::Round round) {
-  return {.weight = round, .normalised = round, .linear = round, .product = round, .masked = round, .y = round, .out = round};
+RoundingPoints everywhere(RoundingPoints::Round round, bool backward_sums) {
+  return {.weight = round,
+          .normalised = round,
+          .linear = round,
+          .product = round,
+          .masked = round,
+          .y = round,
+          .out = round,
+          .backward_sums = backward_sums};
 }
 
 }  // namespace
@@ -207,20 +219,20 @@ template std::vector<double> compose<float>(const Case&, const RoundingPoints&, 
 template std::vector<double> compose<double>(const Case&, const RoundingPoints&, const Mutation&);
 template std::vector<double> compose<long double>(const Case&, const RoundingPoints&, const Mutation&);
 
-std::vector<double> compose_y(const Case& data) {
-  const RoundingPoints points;
+std::vector<double> compose_y(const Case& data, bool magnitudes) {
+  const RoundingPoints points{.magnitudes = magnitudes};
   const Mutation mutation;
   Composer<double> composer(data, points, mutation);
   composer.run();
   return composer.all_y();
 }
 
-std::vector<double> compose_plain(const Case& data) {
+std::vector<double> compose_plain(const Case& data, bool backward_sums) {
   switch (data.out_dtype()) {
-    case DType::kBf16: return compose<float>(data, everywhere(to_bf16));
-    case DType::kF16: return compose<float>(data, everywhere(to_fp16));
-    case DType::kF64: return compose<double>(data);
-    default: return compose<float>(data);
+    case DType::kBf16: return compose<float>(data, everywhere(to_bf16, backward_sums));
+    case DType::kF16: return compose<float>(data, everywhere(to_fp16, backward_sums));
+    case DType::kF64: return compose<double>(data, everywhere(RoundingPoints::keep, backward_sums));
+    default: return compose<float>(data, everywhere(RoundingPoints::keep, backward_sums));
   }
 }
 

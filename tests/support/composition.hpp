@@ -21,6 +21,8 @@ struct RoundingPoints {
   Round masked = keep;      // a and b
   Round y = keep;
   Round out = keep;  // before and after the residual
+  bool backward_sums = false;
+  bool magnitudes = false;  // |a|, |b| in place of a, b
 };
 
 /// Mistakes that users of sister kernels have met, for tests of the comparison itself.
@@ -44,10 +46,11 @@ struct Mutation {
 template <typename Real>
 std::vector<double> compose(const Case& data, const RoundingPoints& points = {}, const Mutation& mutation = {});
 
-/// y of the whole case in fp64.
-std::vector<double> compose_y(const Case& data);
+/// y of the whole case in fp64, or with `magnitudes` the sums of |a b|, in which the error of any order of sums is measured.
+std::vector<double> compose_y(const Case& data, bool magnitudes = false);
 /// Same-dtype eager composition: fp32 arithmetic inside an operation, every operation's result rounded to x's dtype (fp64 for fp64 x).
-std::vector<double> compose_plain(const Case& data);
+/// The order of its sums is nobody's promise: forwards or backwards are two samples of its error.
+std::vector<double> compose_plain(const Case& data, bool backward_sums = false);
 /// The rounding points that the contract names for GPU kernels.
 RoundingPoints kernel_points(const Spec& spec);
 
