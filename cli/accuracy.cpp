@@ -62,4 +62,26 @@ ErrorFigures compare(const std::vector<double>& got, const std::vector<double>& 
   return figures;
 }
 
+std::string judge_cells(const std::vector<double>& got, const std::vector<double>& reference) {
+  constexpr double kNear = 4e-3;
+  constexpr double kFar = 2e-2;
+  constexpr double kShareBeyondNear = 300e-6;
+  double squares = 0.0;
+  for (const double value : reference) squares += value * value;
+  const double rms = std::sqrt(squares / static_cast<double>(reference.empty() ? 1 : reference.size()));
+  std::size_t beyond = 0;
+  for (std::size_t k = 0; k < reference.size(); ++k) {
+    const double difference = std::abs(got[k] - reference[k]);
+    const double share = std::abs(reference[k]) / 64;
+    if (difference > kFar * rms + share)
+      return fmt::format("value {} is {}, the reference with the kernels' rounding points {}: off by more than {} of its RMS and 1/64", k,
+                         got[k], reference[k], kFar);
+    beyond += difference > kNear * rms + share ? 1U : 0U;
+  }
+  const double most = kShareBeyondNear * static_cast<double>(reference.size()) + 1;
+  if (static_cast<double>(beyond) <= most) return "";
+  return fmt::format("{} of {} values are off by more than {} of the RMS and 1/64, expected at most {:.0f}", beyond, reference.size(),
+                     kNear, most);
+}
+
 }  // namespace trimul::cli

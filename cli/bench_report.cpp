@@ -32,7 +32,7 @@ std::string bench_heading() {
 std::string bench_line(const BenchRow& row) {
   const std::string start = fmt::format("{:<44} {:<10}", format_problem_line(row.line), row.implementation);
   if (!row.skipped.empty()) return fmt::format("{} {}", start, one_line(row.skipped));
-  return fmt::format("{} {:>10.3f} {:>10.3f} {:>10.3f} {:>10.3f} {:>9.1f} {:>8.2f} {:>8}", start, row.median_us() / 1e3,
+  return fmt::format("{} {:>10.4f} {:>10.4f} {:>10.4f} {:>10.4f} {:>9.1f} {:>8.2f} {:>8}", start, row.median_us() / 1e3,
                      row.times_us.front() / 1e3, row.quantile_us(0.25) / 1e3, row.quantile_us(0.75) / 1e3, row.gflop_per_s(),
                      row.gb_per_s(), row.ceiling_percent());
 }
@@ -58,6 +58,8 @@ nlohmann::ordered_json bench_json(const BenchReport& report) {
     if (!row.skipped.empty()) {
       entry["skipped"] = one_line(row.skipped);
     } else {
+      entry["device"] = row.device;
+      entry["launches_per_time"] = row.launches;
       entry["median_us"] = row.median_us();
       entry["min_us"] = row.times_us.front();
       entry["max_us"] = row.times_us.back();

@@ -15,6 +15,8 @@ struct BenchRow {
   ProblemLine line;
   std::string implementation;
   std::string skipped;           // why it was not timed; the numbers below are then empty
+  std::string device;            // "cuda:0"
+  int launches = 1;              // executes behind each other whose mean is one of the times
   std::vector<double> times_us;  // sorted
   double error = 0.0;            // relative RMS to the fp64 reference, within its bound
   double flop = 0.0;

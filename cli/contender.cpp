@@ -37,8 +37,9 @@ std::string judge(CheckResult& result, const std::vector<double>& got, const Pro
   const ErrorFigures to_kernel = compare(got, oracle.kernel());
   result.kernel_error = to_kernel.relative_rms;
   result.kernel_bound = bounds.to_kernel;
-  return to_kernel.relative_rms <= *bounds.to_kernel ? ""
-                                                     : describe_error(to_kernel, *bounds.to_kernel, "with the kernels' rounding points");
+  if (!(to_kernel.relative_rms <= *bounds.to_kernel))
+    return describe_error(to_kernel, *bounds.to_kernel, "with the kernels' rounding points");
+  return judge_cells(got, oracle.kernel());
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ std::optional<std::string> reason_to_decline(const std::string& implementation, 
     const char* reason = nullptr;
     check(trimul_implementation_can_run(implementation.c_str(), &problem, nullptr, &reason));
     if (reason == nullptr) return std::nullopt;
-    declined = reason;
+    if (!declined || !is_for_gpus(implementation)) declined = reason;
   }
   return declined;
 }

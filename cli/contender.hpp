@@ -58,7 +58,7 @@ CheckResult check_contender(const Contender& contender, const ProblemLine& line,
 /// problem would take minutes. Nothing when it is to run.
 std::optional<std::string> reason_to_skip(const std::string& implementation, const ProblemLine& line,
                                           const std::vector<trimul_device>& devices);
-/// The first part alone: the last device's reason.
+/// The first part alone: the last device's reason, the first one's for an implementation for GPUs.
 std::optional<std::string> reason_to_decline(const std::string& implementation, const ProblemLine& line,
                                              const std::vector<trimul_device>& devices);
 

@@ -30,7 +30,7 @@ PlanChoice choose_plan(const trimul_problem& problem, const std::vector<trimul_d
       return choice;
     } catch (const Failure& failure) {
       if (failure.exit_code() != kUnsupported) throw;
-      declined = failure;
+      if (!declined || !is_for_gpus(implementation)) declined = failure;
     }
   }
   throw declined.value_or(Failure(kUnsupported, "no device"));

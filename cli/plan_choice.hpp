@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "library.hpp"
@@ -24,8 +25,13 @@ struct PlanChoice {
   PlanHandle plan;
 };
 
+/// Names of implementations begin with the kind of device they are for, where that is a GPU.
+inline bool is_for_gpus(std::string_view implementation) {
+  return implementation.starts_with("cuda:");
+}
+
 /// A plan on the first of `devices` that serves `problem` with `implementation` (empty: any). When none does: kUnsupported, with
-/// the last device's reasons.
+/// the last device's reasons, or the first one's where the implementation is for GPUs, which come first.
 PlanChoice choose_plan(const trimul_problem& problem, const std::vector<trimul_device>& devices, const std::string& implementation,
                        const std::string& arch = "");
 
