@@ -14,6 +14,7 @@
 #include "demo_blocks.hpp"
 #include "demo_features.hpp"
 #include "demo_structure.hpp"
+#include "device_memory.hpp"
 #include "failure.hpp"
 #include "float_formats.hpp"
 #include "host_tensor.hpp"
@@ -33,7 +34,7 @@ struct DemoOptions {
   std::string blocks = "4";
   std::string c_z = "128";
   std::string device = "auto";
-  std::string dtype = "fp32";
+  std::string dtype = "auto";
   std::string out = "build/demo";
   bool json = false;
 };
@@ -116,6 +117,11 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+std::string description_of(const trimul_device& device) {
+  const char* text = trimul_device_description(device);
+  return text == nullptr ? device_name(device) : text;
+}
+
 nlohmann::ordered_json demo_structure(const std::string& name, const DemoOptions& options, trimul_dtype dtype, std::int64_t c_z,
                                       std::int64_t blocks, const trimul_device& device) {
   const Structure structure = read_structure(name);
@@ -133,8 +139,8 @@ nlohmann::ordered_json demo_structure(const std::string& name, const DemoOptions
                   })});
   const HostTensor z = embed(residues, dtype, c_z);
   maps.push_back({"pair_norm_before", pair_norm(z)});
-  const BlocksResult result =
-      run_blocks(z, maps[1].tensor, blocks, kSeed + 1, [&](const std::string& what) { progress.set_label(structure.name + ": " + what); });
+  const BlocksResult result = run_blocks(z, maps[1].tensor, blocks, device, kSeed + 1,
+                                         [&](const std::string& what) { progress.set_label(structure.name + ": " + what); });
   maps.push_back({"pair_norm_after", pair_norm(z)});
   std::vector<std::int32_t> numbers;
   std::vector<std::int32_t> chains;
@@ -157,7 +163,7 @@ nlohmann::ordered_json demo_structure(const std::string& name, const DemoOptions
                                  {"dtype", trimul_dtype_name(dtype)},
                                  {"implementation", result.implementation},
                                  {"device", device_name(device)},
-                                 {"device_description", trimul_device_description(device)},
+                                 {"device_description", description_of(device)},
                                  {"workspace_bytes", result.workspace_bytes},
                                  {"flop_per_update", result.flop},
                                  {"times_us", result.times_us},
@@ -166,7 +172,7 @@ nlohmann::ordered_json demo_structure(const std::string& name, const DemoOptions
                                  {"checked_cells", result.checked_cells},
                                  {"relative_rms_error", result.relative_rms_error},
                                  {"relative_worst_error", result.relative_worst_error},
-                                 {"allowed_rms_error", allowed_error(dtype)},
+                                 {"allowed_rms_error", allowed_error(dtype, device)},
                                  {"mean_pair_norm_before", mean_of(maps[2].tensor)},
                                  {"mean_pair_norm_after", mean_of(maps[3].tensor)}};
   progress.set_label(structure.name + ": writing");
@@ -177,34 +183,48 @@ nlohmann::ordered_json demo_structure(const std::string& name, const DemoOptions
 }
 
 void print_row(const nlohmann::ordered_json& row) {
-  fmt::print("{:<18} {:>8} {:>12.1f} {:>10.1f} {:>11.1e} {:>11.1e} {:>8.2f} {:>8.2f}\n", row["title"].get<std::string>(),
+  fmt::print("{:<18} {:>8} {:>12.3f} {:>10.1f} {:>11.1e} {:>11.1e} {:>8.2f} {:>8.2f}\n", row["title"].get<std::string>(),
              row["residues"].get<std::int64_t>(), row["median_us"].get<double>() / 1e3, row["gflop_per_s"].get<double>(),
              row["relative_rms_error"].get<double>(), row["relative_worst_error"].get<double>(), row["mean_pair_norm_before"].get<double>(),
              row["mean_pair_norm_after"].get<double>());
   std::fflush(stdout);
 }
 
+struct Setting {
+  trimul_device device;
+  trimul_dtype dtype;
+};
+
+/// The first device that serves the updates. Without a dtype: bf16 on a GPU that serves it, which is what models run there, else fp32.
+Setting choose_setting(const DemoOptions& options, std::int64_t c_z) {
+  const auto devices = candidate_devices(parse_device(options.device));
+  for (const trimul_device& device : devices) {
+    const trimul_dtype dtype = options.dtype != "auto" ? parse_float_dtype(options.dtype) : is_host(device) ? TRIMUL_F32 : TRIMUL_BF16;
+    if (serves_blocks(device, dtype, c_z)) return {device, dtype};
+  }
+  fail(kUnsupported, "--device {}: no implementation there serves the demo's updates at C_z = C = {} in --dtype {}", options.device, c_z,
+       options.dtype);
+}
+
 void demo(const DemoOptions& options) {
   const std::int64_t blocks = parse_count("--blocks", options.blocks, 1);
   const std::int64_t c_z = parse_count("--c-z", options.c_z, 1);
-  const trimul_dtype dtype = parse_float_dtype(options.dtype);
-  const auto devices = candidate_devices(parse_device(options.device));
-  const auto cpu = std::ranges::find(devices, TRIMUL_CPU, &trimul_device::type);
-  if (cpu == devices.end()) fail(kUnsupported, "--device {}: the demo runs on the CPU", options.device);
+  if (options.dtype != "auto") (void)parse_float_dtype(options.dtype);
+  const auto [device, dtype] = choose_setting(options, c_z);
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
   if (error) fail(kOther, "--out {}: cannot be created: {}", in_quotes(options.out), error.message());
 
   if (!options.json) {
     fmt::print("z += update_outgoing(z); z += update_incoming(z), {} times; C_z = C = {}, {}, on {}\n\n", blocks, c_z,
-               trimul_dtype_name(dtype), trimul_device_description(*cpu));
+               trimul_dtype_name(dtype), description_of(device));
     fmt::print("{:<18} {:>8} {:>12} {:>10} {:>23} {:>17}\n", "structure", "residues", "ms / update", "GFLOP/s", "error against fp64",
                "mean pair norm");
     fmt::print("{:<18} {:>8} {:>12} {:>10} {:>11} {:>11} {:>8} {:>8}\n", "", "", "(median)", "", "rms", "worst", "before", "after");
   }
   std::vector<nlohmann::ordered_json> rows;
   for (const std::string& name : options.structures) {
-    rows.push_back(demo_structure(name, options, dtype, c_z, blocks, *cpu));
+    rows.push_back(demo_structure(name, options, dtype, c_z, blocks, device));
     if (!options.json) print_row(rows.back());
   }
   if (options.json)
@@ -213,12 +233,12 @@ void demo(const DemoOptions& options) {
     fmt::print(
         "\nerrors: {} sampled cells of the last update, relative to the RMS of the fp64 reference (allowed: {:.1e} rms)\nmaps and times: "
         "{}\n",
-        rows.front()["checked_cells"].get<std::int64_t>(), allowed_error(dtype),
+        rows.front()["checked_cells"].get<std::int64_t>(), allowed_error(dtype, device),
         (std::filesystem::path(options.out) / "*.{safetensors,json}").string());
   for (const auto& row : rows)
-    if (!(row["relative_rms_error"].get<double>() <= allowed_error(dtype)))
+    if (!(row["relative_rms_error"].get<double>() <= allowed_error(dtype, device)))
       fail(kOther, "{}: the result is off the fp64 reference by {:.2e}, allowed are {:.1e}", row["title"].get<std::string>(),
-           row["relative_rms_error"].get<double>(), allowed_error(dtype));
+           row["relative_rms_error"].get<double>(), allowed_error(dtype, device));
 }
 
 }  // namespace
@@ -232,7 +252,9 @@ void add_demo_command(CLI::App& app) {
   command->add_option("--blocks", options->blocks, "blocks of an outgoing and an incoming update")->capture_default_str()->type_name("K");
   command->add_option("--c-z", options->c_z, "pair width, also the hidden width")->capture_default_str()->type_name("C_z");
   command->add_option("--device", options->device, "auto, cpu, cuda or cuda:INDEX")->capture_default_str()->type_name("DEV");
-  command->add_option("--dtype", options->dtype, "dtype of the pair representation: bf16, fp16, fp32 or fp64")
+  command
+      ->add_option("--dtype", options->dtype,
+                   "dtype of the pair representation: bf16, fp16, fp32, fp64, or auto: bf16 on a GPU, fp32 on a CPU")
       ->capture_default_str()
       ->type_name("T");
   command->add_option("--out", options->out, "directory for <name>.safetensors and <name>.json")->capture_default_str()->type_name("DIR");

@@ -5,13 +5,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <utility>
 
+#include "device_memory.hpp"
 #include "float_formats.hpp"
+#include "inputs.hpp"
 #include "library.hpp"
 
 namespace trimul::cli {
@@ -44,35 +47,81 @@ struct Stage {
   PlanHandle plan;
 };
 
-Stage make_stage(const HostTensor& z, trimul_direction direction) {
+trimul_problem problem_of(std::int64_t tokens, trimul_dtype dtype, std::int64_t c_z, trimul_direction direction,
+                          const trimul_device& device) {
   trimul_problem problem = TRIMUL_PROBLEM_INIT;
-  problem.tokens = z.shape[0];
-  problem.c_z = z.shape[2];
-  problem.c_hidden = z.shape[2];
+  problem.tokens = tokens;
+  problem.c_z = c_z;
+  problem.c_hidden = c_z;
+  problem.device = device;
   problem.direction = direction;
-  problem.x_dtype = z.dtype;
+  problem.x_dtype = dtype;
   problem.has_mask = 1;
   problem.has_in_bias = 1;
   problem.has_out_bias = 1;
   problem.residual = 1;
+  return problem;
+}
+
+Stage make_stage(const HostTensor& z, trimul_direction direction, const trimul_device& device) {
+  const trimul_problem problem = problem_of(z.shape[0], z.dtype, z.shape[2], direction, device);
   return {problem, create_plan(problem, TRIMUL_PLAN_OPTIONS_INIT)};
 }
 
-double execute_in_place(const Stage& stage, const HostTensor& z, const HostTensor& mask, const UpdateParameters& parameters,
-                        const HostMemory& workspace, std::size_t workspace_bytes) {
-  const WeightsHandle weights = create_weights(*stage.plan, parameters.view());
-  const trimul_tensor z_view = z.view();
-  const trimul_tensor mask_view = mask.view();
+/// A host tensor as the device sees it: itself on the CPU, else a copy.
+class Resident {
+ public:
+  Resident(const HostTensor& tensor, const trimul_device& device) : tensor_(tensor), view_(tensor.view()) {
+    if (is_host(device)) return;
+    copy_ = std::make_unique<DeviceMemory>(device, tensor.bytes());
+    copy_->upload(0, tensor.data.get(), tensor.bytes());
+    view_.device = device;
+    view_.data = copy_->data();
+  }
+  [[nodiscard]] const trimul_tensor& view() const { return view_; }
+  void download() const {
+    if (copy_) copy_->download(tensor_.data.get(), 0, tensor_.bytes());
+  }
+
+ private:
+  const HostTensor& tensor_;
+  trimul_tensor view_;
+  std::unique_ptr<DeviceMemory> copy_;
+};
+
+/// What all updates of a structure share on its device.
+struct Trunk {
+  trimul_device device;
+  Resident z, mask;
+  DeviceMemory workspace;
+  std::size_t workspace_bytes;
+};
+
+double execute_in_place(const Stage& stage, const Trunk& trunk, const UpdateParameters& parameters) {
+  std::deque<Resident> residents;
+  std::vector<trimul_tensor> views(kParameterFields.size());
+  trimul_parameters on_device = parameters.view();
+  for (std::size_t k = 0; k < kParameterFields.size(); ++k) {
+    const trimul_tensor*& field = on_device.*kParameterFields[k].field;
+    if (field == nullptr) continue;
+    views[k] = residents.emplace_back(parameters.tensor_of(field), trunk.device).view();
+    field = &views[k];
+  }
+  const WeightsHandle weights = create_weights(*stage.plan, on_device);
   trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
-  args.x = &z_view;
-  args.mask = &mask_view;
+  args.x = &trunk.z.view();
+  args.mask = &trunk.mask.view();
   args.weights = weights.get();
-  args.out = &z_view;
-  args.workspace = workspace.get();
-  args.workspace_bytes = workspace_bytes;
+  args.out = &trunk.z.view();
+  args.workspace = trunk.workspace.data();
+  args.workspace_bytes = trunk.workspace_bytes;
+  if (!is_host(trunk.device)) wait_for(trunk.device);
   const auto start = std::chrono::steady_clock::now();
   check(trimul_execute(stage.plan.get(), &args));
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  if (!is_host(trunk.device)) wait_for(trunk.device);
+  const double time_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  trunk.z.download();
+  return time_us;
 }
 
 /// (0, i, j) for a few rows i and columns j: the reference shares its work between the cells of a row or a column.
@@ -159,38 +208,57 @@ const trimul_tensor* UpdateParameters::add(std::vector<std::int64_t> shape, cons
   return &views_.back();
 }
 
-double allowed_error(trimul_dtype dtype) {
+const HostTensor& UpdateParameters::tensor_of(const trimul_tensor* view) const {
+  return tensors_[static_cast<std::size_t>(view - views_.data())];
+}
+
+double allowed_error(trimul_dtype dtype, const trimul_device& device) {
   switch (dtype) {
-    case TRIMUL_BF16: return 2.5e-3;
-    case TRIMUL_F16: return 5e-4;
+    case TRIMUL_BF16: return is_host(device) ? 2.5e-3 : 2e-2;  // the updates have biases
+    case TRIMUL_F16: return is_host(device) ? 5e-4 : 2e-3;
     default: return 1e-5;
   }
 }
 
-BlocksResult run_blocks(const HostTensor& z, const HostTensor& mask, std::int64_t blocks, std::uint64_t seed,
+bool serves_blocks(const trimul_device& device, trimul_dtype dtype, std::int64_t c_z) {
+  const trimul_problem problem = problem_of(1, dtype, c_z, TRIMUL_OUTGOING, device);
+  for (std::size_t k = 0; k < trimul_implementation_count(); ++k) {
+    const char* reason = nullptr;
+    check(trimul_implementation_can_run(trimul_implementation_name(k), &problem, nullptr, &reason));
+    if (reason == nullptr) return true;
+  }
+  return false;
+}
+
+BlocksResult run_blocks(const HostTensor& z, const HostTensor& mask, std::int64_t blocks, const trimul_device& device, std::uint64_t seed,
                         const std::function<void(std::string)>& report) {
   NormalGenerator random(seed);
-  const Stage outgoing = make_stage(z, TRIMUL_OUTGOING);
-  const Stage incoming = make_stage(z, TRIMUL_INCOMING);
+  const Stage outgoing = make_stage(z, TRIMUL_OUTGOING, device);
+  const Stage incoming = make_stage(z, TRIMUL_INCOMING, device);
   BlocksResult result{
       .implementation = trimul_plan_implementation(outgoing.plan.get()),
       .workspace_bytes = std::max(trimul_plan_workspace_bytes(outgoing.plan.get()), trimul_plan_workspace_bytes(incoming.plan.get())),
       .flop = trimul_plan_flop(outgoing.plan.get()),
       .times_us = {}};
-  HostMemory workspace = allocate_host(result.workspace_bytes);
   HostTensor before_last{.dtype = z.dtype, .shape = z.shape, .data = nullptr};
   std::unique_ptr<UpdateParameters> parameters;
-  const std::int64_t updates = 2 * blocks;
-  for (std::int64_t k = 0; k < updates; ++k) {
-    report("update " + std::to_string(k + 1) + " of " + std::to_string(updates));
-    parameters = std::make_unique<UpdateParameters>(mean_normalised_row(z, mask), z.shape[2], random);
-    if (k + 1 == updates) {
-      before_last.data = allocate_host(z.bytes());
-      std::memcpy(before_last.data.get(), z.data.get(), z.bytes());
+  {
+    const Trunk trunk{.device = device,
+                      .z = Resident(z, device),
+                      .mask = Resident(mask, device),
+                      .workspace = DeviceMemory(device, result.workspace_bytes),
+                      .workspace_bytes = result.workspace_bytes};
+    const std::int64_t updates = 2 * blocks;
+    for (std::int64_t k = 0; k < updates; ++k) {
+      report("update " + std::to_string(k + 1) + " of " + std::to_string(updates));
+      parameters = std::make_unique<UpdateParameters>(mean_normalised_row(z, mask), z.shape[2], random);
+      if (k + 1 == updates) {
+        before_last.data = allocate_host(z.bytes());
+        std::memcpy(before_last.data.get(), z.data.get(), z.bytes());
+      }
+      result.times_us.push_back(execute_in_place(k % 2 == 0 ? outgoing : incoming, trunk, *parameters));
     }
-    result.times_us.push_back(execute_in_place(k % 2 == 0 ? outgoing : incoming, z, mask, *parameters, workspace, result.workspace_bytes));
   }
-  workspace.reset();
   report("checking against the fp64 reference");
   compare_sample(before_last, z, mask, *parameters, TRIMUL_INCOMING, random, result);
   return result;

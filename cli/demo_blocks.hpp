@@ -23,6 +23,8 @@ class UpdateParameters {
   UpdateParameters(const UpdateParameters&) = delete;
   UpdateParameters& operator=(const UpdateParameters&) = delete;
   [[nodiscard]] const trimul_parameters& view() const { return view_; }
+  /// The tensor behind one of view()'s fields.
+  [[nodiscard]] const HostTensor& tensor_of(const trimul_tensor* view) const;
 
  private:
   const trimul_tensor* add(std::vector<std::int64_t> shape, const std::vector<float>& values);
@@ -42,11 +44,14 @@ struct BlocksResult {
   std::int64_t checked_cells = 0;
 };
 
-/// Runs `blocks` blocks on z [N, N, C_z] in place. mask: fp32 [N, N]. `report` is told what goes on.
-BlocksResult run_blocks(const HostTensor& z, const HostTensor& mask, std::int64_t blocks, std::uint64_t seed,
+/// Runs `blocks` blocks on z [N, N, C_z] in place, on `device`. mask: fp32 [N, N]. `report` is told what goes on.
+BlocksResult run_blocks(const HostTensor& z, const HostTensor& mask, std::int64_t blocks, const trimul_device& device, std::uint64_t seed,
                         const std::function<void(std::string)>& report);
 
-/// Relative RMS error that docs/op.md allows the CPU for a result of this dtype.
-double allowed_error(trimul_dtype dtype);
+/// Whether `device` serves the demo's updates of pair representations [N, N, c_z] of this dtype.
+bool serves_blocks(const trimul_device& device, trimul_dtype dtype, std::int64_t c_z);
+
+/// Relative RMS error that docs/op.md allows a result of this dtype on this device.
+double allowed_error(trimul_dtype dtype, const trimul_device& device);
 
 }  // namespace trimul::cli
