@@ -50,6 +50,16 @@ TEST(OpenMpEnvironment, NoSettingChangesAResult) {
     EXPECT_EQ(digest_under(setting), expected) << setting;
 }
 
+/// Channels and tiles that take long enough for threads to overlap: a piece of scratch that two of them share shows as other bits.
+TEST(Threads, DoNotShareScratch) {
+  for (const std::int32_t direction : {TRIMUL_OUTGOING, TRIMUL_INCOMING}) {
+    const Case data({.n = 224, .c_z = 8, .c = 12, .direction = direction});
+    const auto expected = run(data, "cpu", {.threads = 1}).raw;
+    for (int repeat = 0; repeat < 4; ++repeat)
+      for (const int threads : {2, 3, 8}) EXPECT_TRUE(run(data, "cpu", {.threads = threads}).raw == expected) << threads << " threads";
+  }
+}
+
 #if defined(TRIMUL_HAVE_OPENMP)
 
 TEST(SingleThreadScope, HoldsOpenMpAtOneAndRestoresTheCallersSetting) {
