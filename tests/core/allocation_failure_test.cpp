@@ -141,7 +141,7 @@ TEST(AllocationFailureOnce, OfADescriptionGivesNull) {
     check([index] { return trimul_implementation_description(index); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, AllocationFailure, ::testing::ValuesIn(serving_implementations()), test_name);
+INSTANTIATE_TEST_SUITE_P(Every, AllocationFailure, ::testing::ValuesIn(cpu_implementations()), test_name);
 
 }  // namespace
 }  // namespace trimul::testing

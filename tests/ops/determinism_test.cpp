@@ -25,7 +25,7 @@ TEST_P(Determinism, ResultsDoNotDependOnTheNumberOfThreads) {
   for (const DType dtype : kXDTypes)
     for (const auto direction : kDirections) {
       const Case data(large(dtype, direction));
-      if (!accepts(data)) continue;
+      if (!accepts(data)) continue;  // threads are the CPU's knob
       EXPECT_EQ(threads_line(make_plan(data.problem(), implementation(), 8).get()), "threads: 8");
       const auto expected = run(data, implementation(), {.threads = 1}).raw;
       for (int threads = 2; threads <= 8; ++threads)
@@ -34,7 +34,7 @@ TEST_P(Determinism, ResultsDoNotDependOnTheNumberOfThreads) {
 }
 
 TEST_P(Determinism, RunsOfOneCaseAreEqual) {
-  const Case data(large(DType::kF32, TRIMUL_INCOMING));
+  const Case data(fitted(large(DType::kF32, TRIMUL_INCOMING)));
   ASSERT_TRUE(accepts(data));
   const auto expected = run(data, implementation()).raw;
   for (int repeat = 0; repeat < 5; ++repeat) EXPECT_TRUE(run(data, implementation()).raw == expected);
@@ -43,8 +43,8 @@ TEST_P(Determinism, RunsOfOneCaseAreEqual) {
 TEST_P(Determinism, ASampleDoesNotDependOnItsBatch) {
   for (const DType dtype : kXDTypes)
     for (const std::int64_t c_z : {5, 7, 32, 33}) {  // odd rows: every sample starts at another alignment
-      const Case data({.lead = {3}, .n = 17, .c_z = c_z, .c = 19, .x_dtype = dtype});
-      if (!accepts(data)) continue;
+      const Case data(fitted({.lead = {3}, .n = 17, .c_z = c_z, .c = 19, .x_dtype = dtype}));
+      if (!accepts_new(data)) continue;
       const auto whole = run(data, implementation()).raw;
       const std::size_t sample_bytes = whole.size() / 3;
       for (std::int64_t b = 0; b < 3; ++b) {
@@ -64,9 +64,9 @@ TEST_P(Determinism, ASampleDoesNotDependOnItsBatch) {
 TEST_P(Determinism, ResultsDoNotDependOnAddresses) {
   for (const DType dtype : kXDTypes)
     for (const std::int64_t c_z : {16, 33, 100}) {
-      Spec spec{.n = 17, .c_z = c_z, .c = 33, .x_dtype = dtype, .residual = true};
+      Spec spec = fitted({.n = 17, .c_z = c_z, .c = 33, .x_dtype = dtype, .residual = true});
       const Case aligned(spec);
-      if (!accepts(aligned)) continue;
+      if (!accepts_new(aligned)) continue;
       const auto expected = run(aligned, implementation()).raw;
       for (spec.offset = 1; spec.offset <= 5; ++spec.offset)
         EXPECT_TRUE(run(Case(spec), implementation()).raw == expected) << implementation() << ": " << describe(spec);
@@ -77,7 +77,7 @@ TEST_P(Determinism, ResultsDoNotDependOnAddresses) {
 
 TEST_P(Determinism, FormerContentsOfWorkspaceAndOutChangeNothing) {
   for (std::int64_t n : {1, 2, 3, 9, 16, 17, 23}) {
-    const Case data({.n = n, .c_z = 33, .c = 35, .mask = MaskKind::kPadded});
+    const Case data(fitted({.n = n, .c_z = 33, .c = 35, .mask = MaskKind::kPadded}));
     ASSERT_TRUE(accepts(data));
     const auto expected = run(data, implementation(), {.poison = std::byte{0}}).raw;
     for (const std::byte poison : {std::byte{0xff}, std::byte{0x7f}, std::byte{0x3f}})
@@ -86,55 +86,48 @@ TEST_P(Determinism, FormerContentsOfWorkspaceAndOutChangeNothing) {
 }
 
 TEST_P(Determinism, ManyThreadsMayExecuteOnePlan) {
-  const Case data({.lead = {2}, .n = 19, .c_z = 32, .c = 32});
+  const Case data(fitted({.lead = {2}, .n = 19, .c_z = 32, .c = 32}));
   ASSERT_TRUE(accepts(data));
   const auto expected = run(data, implementation()).raw;
-  const Bound bound(data);
+  const DeviceBound inputs(data, device_of(implementation()));
   const PlanPtr plan = make_plan(data.problem(), implementation(), 2);
-  const WeightsPtr weights = make_weights(plan.get(), bound);
+  const WeightsPtr weights = make_weights(plan.get(), inputs.bound);
   std::vector<int> wrong(8, 0);
   std::vector<std::thread> callers;
   for (std::size_t caller = 0; caller < wrong.size(); ++caller)
     callers.emplace_back([&, caller] {
-      const HostTensor out(DType::kF32, data.x.sizes());
-      const GuardedBuffer workspace(trimul_plan_workspace_bytes(plan.get()));
       for (int repeat = 0; repeat < 10; ++repeat)
-        if (execute(plan.get(), weights.get(), bound, out, workspace) != TRIMUL_OK || out.buffer().copy() != expected) ++wrong[caller];
+        if (execute(plan.get(), weights.get(), inputs, data) != expected) ++wrong[caller];
     });
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(wrong, std::vector<int>(8, 0));
 }
 
 TEST_P(Determinism, WeightsServeEveryPlanOfTheSameWidths) {
-  const Case first({.n = 7});
+  const Case first(fitted({.n = 7}));
   ASSERT_TRUE(accepts(first));
-  const Bound bound(first);
+  const DeviceBound inputs(first, device_of(implementation()));
   const PlanPtr plan = make_plan(first.problem(), implementation());
-  const WeightsPtr weights = make_weights(plan.get(), bound);
+  const WeightsPtr weights = make_weights(plan.get(), inputs.bound);
   for (const std::int64_t n : {1, 12})
     for (const auto direction : kDirections) {
-      const Case other({.lead = {2}, .n = n, .direction = direction, .residual = true});  // same seed: same parameters
-      const Bound other_bound(other);
+      const Case other(fitted({.lead = {2}, .n = n, .direction = direction, .residual = true}));  // same seed: same parameters
+      const DeviceBound other_inputs(other, device_of(implementation()));
       const PlanPtr other_plan = make_plan(other.problem(), implementation());
-      const HostTensor out(DType::kF32, other.x.sizes());
-      const GuardedBuffer workspace(trimul_plan_workspace_bytes(other_plan.get()));
-      ASSERT_EQ(execute(other_plan.get(), weights.get(), other_bound, out, workspace), TRIMUL_OK) << trimul_last_error();
-      EXPECT_TRUE(out.buffer().copy() == run(other, implementation()).raw);
+      EXPECT_TRUE(execute(other_plan.get(), weights.get(), other_inputs, other) == run(other, implementation()).raw);
     }
 }
 
 TEST_P(Determinism, WeightsAreACopyOfTheParametersAtTheirCreation) {
-  Case data({.n = 7});
+  Case data(fitted({.n = 7}));
   ASSERT_TRUE(accepts(data));
   const auto expected = run(data, implementation()).raw;
-  const Bound bound(data);
+  const DeviceBound inputs(data, device_of(implementation()));
   const PlanPtr plan = make_plan(data.problem(), implementation());
-  const WeightsPtr weights = make_weights(plan.get(), bound);
+  const WeightsPtr weights = make_weights(plan.get(), inputs.bound);
   for (auto& parameter : data.parameters) parameter->fill([] { return 0.5; });
-  const HostTensor out(DType::kF32, data.x.sizes());
-  const GuardedBuffer workspace(trimul_plan_workspace_bytes(plan.get()));
-  ASSERT_EQ(execute(plan.get(), weights.get(), bound, out, workspace), TRIMUL_OK) << trimul_last_error();
-  EXPECT_TRUE(out.buffer().copy() == expected);
+  inputs.upload();
+  EXPECT_TRUE(execute(plan.get(), weights.get(), inputs, data) == expected);
   EXPECT_FALSE(run(data, implementation()).raw == expected) << "new parameters, old result";
 }
 

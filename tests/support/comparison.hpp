@@ -33,8 +33,9 @@ struct Oracle {
 Oracle make_oracle(const Case& data);
 
 struct Limits {
-  bool absolute = true;  // the table's absolute limits as well; off where the data are outside of its sweep (C < 32 is always)
-  double none = -1;      // overrides the table's limit on the relative RMS to "none"
+  bool absolute = true;    // the table's absolute limits as well; off where the data are outside of its sweep (C < 32 is always)
+  double none = -1;        // overrides the table's limit on the relative RMS to "none"
+  bool infinities = true;  // infinities must be the reference's; off: any value that is not finite will do in their place
 };
 
 /// `got`: [B, N, N, C_z] as stored in the result's dtype by `implementation`.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace trimul::testing {
@@ -28,6 +29,8 @@ class GuardedBuffer {
   [[nodiscard]] std::vector<std::byte> copy() const { return {data_, data_ + size_}; }
   /// No byte of the bands was written.
   [[nodiscard]] bool guards_are_intact() const;
+  /// The bytes with both bands, for copies to a device (not under AddressSanitizer, which forbids reading the bands).
+  [[nodiscard]] std::span<std::byte> storage() const { return {storage_.get(), storage_size_}; }
 
  private:
   void forbid_guards(bool forbid) const;

@@ -2,27 +2,41 @@
 #include "support/runner.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace trimul::testing {
 namespace {
 
 /// Binds and checks around `execute(args)`.
 template <typename Execute>
-RunResult run_bound(const Case& data, const Bound& bound, std::size_t workspace_bytes, const RunOptions& options, const Execute& execute) {
+RunResult run_bound(const Case& data, const DeviceBound& inputs, std::size_t workspace_bytes, const RunOptions& options,
+                    const Execute& execute) {
+  const Bound& bound = inputs.bound;
   const std::int64_t offset = options.out_offset >= 0 ? options.out_offset : data.spec.offset;
   HostTensor out(data.out_dtype(), data.x.sizes(), offset);
   std::fill_n(out.buffer().data(), out.buffer().size(), options.poison);
   const GuardedBuffer workspace(workspace_bytes + options.spare_workspace, 0, options.poison);
   const std::vector<std::byte> before = data.input_bytes();
+  const bool on_gpu = inputs.device().type == TRIMUL_CUDA;
+  std::optional<DeviceMirror> out_mirror, workspace_mirror;
+  if (on_gpu) out_mirror.emplace(out.buffer(), inputs.device());
+  if (on_gpu) workspace_mirror.emplace(workspace, inputs.device());
 
   trimul_tensor out_view = options.in_place ? bound.x : out.view();
+  if (on_gpu && !options.in_place) out_view = view_in(*out_mirror, out.buffer(), out_view, inputs.device());
   trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
   args.x = &bound.x;
   args.mask = bound.mask_or_null();
   args.out = &out_view;
-  args.workspace = workspace.data();
+  args.workspace = on_gpu ? workspace_mirror->data() : workspace.data();
   args.workspace_bytes = workspace.size();
   execute(args);
+  if (on_gpu) {
+    EXPECT_TRUE(inputs.inputs_are_unchanged(options.in_place)) << "an input or bytes around one were changed: " << describe(data.spec);
+    if (options.in_place) inputs.download_x();
+    out_mirror->download();
+    workspace_mirror->download();
+  }
 
   EXPECT_TRUE(out.buffer().guards_are_intact()) << "bytes around out were written: " << describe(data.spec);
   EXPECT_TRUE(workspace.guards_are_intact()) << "bytes around the workspace were written: " << describe(data.spec);
@@ -37,17 +51,35 @@ RunResult run_bound(const Case& data, const Bound& bound, std::size_t workspace_
   return result;
 }
 
+std::vector<std::string> implementations_serving(const Spec& spec, bool on_gpu) {
+  const trimul_problem problem = Case(spec).problem();
+  std::vector<std::string> names;
+  for (std::size_t k = 0; k < trimul_implementation_count(); ++k) {
+    const std::string name = trimul_implementation_name(k);
+    if (runs_on_gpu(name) == on_gpu && rejection_of(name, problem).empty()) names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
+trimul_device device_of(std::string_view implementation) {
+  return implementation.starts_with("cuda:") ? trimul_device{TRIMUL_CUDA, 0} : kCpuDevice;
+}
+
 PlanPtr make_plan(const trimul_problem& problem, std::string_view implementation, int threads) {
+  std::vector<trimul_knob> knobs;
+  if (threads > 0 && !runs_on_gpu(implementation)) knobs.push_back({"threads", threads});
+  return make_plan_with_knobs(problem, implementation, knobs);
+}
+
+PlanPtr make_plan_with_knobs(trimul_problem problem, std::string_view implementation, const std::vector<trimul_knob>& knobs) {
   const std::string name(implementation);
-  const trimul_knob knob{"threads", threads};
+  problem.device = device_of(implementation);
   trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
   if (!name.empty()) options.implementation = name.c_str();
-  if (threads > 0) {
-    options.knobs = &knob;
-    options.num_knobs = 1;
-  }
+  options.knobs = knobs.data();
+  options.num_knobs = knobs.size();
   trimul_plan* plan = nullptr;
   EXPECT_EQ(trimul_plan_create(&problem, &options, &plan), TRIMUL_OK) << trimul_last_error();
   EXPECT_TRUE(name.empty() || trimul_plan_implementation(plan) == name) << trimul_plan_implementation(plan) << " runs instead of " << name;
@@ -60,35 +92,42 @@ WeightsPtr make_weights(const trimul_plan* plan, const Bound& bound) {
   return WeightsPtr(weights);
 }
 
-trimul_status execute(const trimul_plan* plan, const trimul_weights* weights, const Bound& bound, const HostTensor& out,
-                      const GuardedBuffer& workspace) {
-  const trimul_tensor out_view = out.view();
+std::vector<std::byte> execute(const trimul_plan* plan, const trimul_weights* weights, const DeviceBound& inputs, const Case& data) {
+  std::vector<std::byte> result(static_cast<std::size_t>(data.num_outputs()) * core::dtype_bytes(data.out_dtype()));
+  const DeviceMemory out(inputs.device(), result.size());
+  const DeviceMemory workspace(inputs.device(), trimul_plan_workspace_bytes(plan));
+  trimul_tensor out_view = inputs.bound.x;
+  out_view.data = out.data();
+  out_view.dtype = static_cast<std::int32_t>(data.out_dtype());
   trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
-  args.x = &bound.x;
-  args.mask = bound.mask_or_null();
+  args.x = &inputs.bound.x;
+  args.mask = inputs.bound.mask_or_null();
   args.weights = weights;
   args.out = &out_view;
   args.workspace = workspace.data();
-  args.workspace_bytes = workspace.size();
-  return trimul_execute(plan, &args);
+  args.workspace_bytes = trimul_plan_workspace_bytes(plan);
+  EXPECT_EQ(trimul_execute(plan, &args), TRIMUL_OK) << trimul_last_error();
+  out.download(result.data(), 0, result.size());
+  return result;
 }
 
 RunResult run(const Case& data, std::string_view implementation, const RunOptions& options) {
-  const Bound bound(data);
-  const PlanPtr plan = make_plan(data.problem(), implementation, options.threads);
+  const DeviceBound inputs(data, device_of(implementation));
+  const PlanPtr plan = options.knobs.empty() ? make_plan(data.problem(), implementation, options.threads)
+                                             : make_plan_with_knobs(data.problem(), implementation, options.knobs);
   if (!plan) return {};
-  const WeightsPtr weights = make_weights(plan.get(), bound);
+  const WeightsPtr weights = make_weights(plan.get(), inputs.bound);
   if (!weights) return {};
-  return run_bound(data, bound, trimul_plan_workspace_bytes(plan.get()), options, [&](trimul_execute_args& args) {
+  return run_bound(data, inputs, trimul_plan_workspace_bytes(plan.get()), options, [&](trimul_execute_args& args) {
     args.weights = weights.get();
     EXPECT_EQ(trimul_execute(plan.get(), &args), TRIMUL_OK) << trimul_last_error() << ": " << describe(data.spec);
   });
 }
 
 RunResult run_plan(const core::Plan& plan, const Case& data) {
-  const Bound bound(data);
-  const auto weights = plan.prepare_weights(bound.parameters, nullptr);
-  return run_bound(data, bound, plan.workspace_bytes(), {}, [&](const trimul_execute_args& args) { plan.execute(args, *weights); });
+  const DeviceBound inputs(data, kCpuDevice);
+  const auto weights = plan.prepare_weights(inputs.bound.parameters, nullptr);
+  return run_bound(data, inputs, plan.workspace_bytes(), {}, [&](const trimul_execute_args& args) { plan.execute(args, *weights); });
 }
 
 std::vector<double> decode(const std::vector<std::byte>& raw, DType dtype) {
@@ -97,11 +136,23 @@ std::vector<double> decode(const std::vector<std::byte>& raw, DType dtype) {
   return values;
 }
 
+Spec gpu_spec(Spec spec) {
+  spec.x_dtype = DType::kBf16;
+  spec.c_z = spec.c = 128;
+  return spec;
+}
+
+std::vector<std::string> cpu_implementations() {
+  return implementations_serving(Spec{}, false);
+}
+
+std::vector<std::string> gpu_implementations() {
+  return implementations_serving(gpu_spec({}), true);
+}
+
 std::vector<std::string> serving_implementations() {
-  const trimul_problem problem = Case(Spec{}).problem();
-  std::vector<std::string> names;
-  for (std::size_t k = 0; k < trimul_implementation_count(); ++k)
-    if (rejection_of(trimul_implementation_name(k), problem).empty()) names.emplace_back(trimul_implementation_name(k));
+  std::vector<std::string> names = cpu_implementations();
+  for (std::string& name : gpu_implementations()) names.push_back(std::move(name));
   return names;
 }
 
@@ -113,8 +164,9 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
 
 std::string rejection_of(std::string_view implementation, const trimul_problem& problem) {
   const char* reason = nullptr;
-  if (trimul_implementation_can_run(std::string(implementation).c_str(), &problem, nullptr, &reason) != TRIMUL_OK)
-    return trimul_last_error();
+  trimul_problem there = problem;
+  there.device = device_of(implementation);
+  if (trimul_implementation_can_run(std::string(implementation).c_str(), &there, nullptr, &reason) != TRIMUL_OK) return trimul_last_error();
   return reason == nullptr ? "" : reason;
 }
 

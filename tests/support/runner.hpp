@@ -12,6 +12,7 @@
 
 #include "core/plan.hpp"
 #include "support/case.hpp"
+#include "support/device_mirror.hpp"
 
 namespace trimul::testing {
 
@@ -24,14 +25,20 @@ struct WeightsDeleter {
 using PlanPtr = std::unique_ptr<trimul_plan, PlanDeleter>;
 using WeightsPtr = std::unique_ptr<trimul_weights, WeightsDeleter>;
 
-/// A plan that `implementation` serves (empty: the first that accepts), with at most `threads` threads (0: the default). The test
-/// fails when there is none.
+/// Where an implementation's problems live: GPU 0 for "cuda:...", else the CPU.
+trimul_device device_of(std::string_view implementation);
+inline bool runs_on_gpu(std::string_view implementation) {
+  return device_of(implementation).type == TRIMUL_CUDA;
+}
+
+/// A plan on the implementation's device that it serves (empty: the first that accepts), with at most `threads` threads (0: the
+/// default). The test fails when there is none.
 PlanPtr make_plan(const trimul_problem& problem, std::string_view implementation = {}, int threads = 0);
+PlanPtr make_plan_with_knobs(trimul_problem problem, std::string_view implementation, const std::vector<trimul_knob>& knobs);
 WeightsPtr make_weights(const trimul_plan* plan, const Bound& bound);
 
-/// One execute into `out` with the given workspace, nothing checked.
-trimul_status execute(const trimul_plan* plan, const trimul_weights* weights, const Bound& bound, const HostTensor& out,
-                      const GuardedBuffer& workspace);
+/// One execute into new memory on the inputs' device, nothing checked but its status; the bytes of out.
+std::vector<std::byte> execute(const trimul_plan* plan, const trimul_weights* weights, const DeviceBound& inputs, const Case& data);
 
 struct RunOptions {
   int threads = 0;
@@ -39,6 +46,7 @@ struct RunOptions {
   std::byte poison = kPoison;       // what out and workspace hold before the call
   std::int64_t out_offset = -1;     // elements off a 256-byte boundary; -1: the case's
   std::size_t spare_workspace = 0;  // bytes more than asked for
+  std::vector<trimul_knob> knobs = {};
 };
 
 struct RunResult {
@@ -54,11 +62,18 @@ RunResult run_plan(const core::Plan& plan, const Case& data);
 
 std::vector<double> decode(const std::vector<std::byte>& raw, DType dtype);
 
-/// Names of the registry's implementations that serve this machine's CPU problems, for INSTANTIATE_TEST_SUITE_P.
+/// The case as every GPU implementation can serve it: bf16 x and widths of 128 in place of its own.
+Spec gpu_spec(Spec spec);
+
+/// Names of the registry's implementations that serve problems of this machine's CPU, for INSTANTIATE_TEST_SUITE_P.
+std::vector<std::string> cpu_implementations();
+/// The same with those that serve problems of its GPU 0.
 std::vector<std::string> serving_implementations();
+/// Those of its GPU 0 alone.
+std::vector<std::string> gpu_implementations();
 /// "cuda_sm90" of "cuda:sm90".
 std::string test_name(const ::testing::TestParamInfo<std::string>& info);
-/// Why an implementation declines the case; empty when it accepts.
+/// Why an implementation declines the case on its own device; empty when it accepts.
 std::string rejection_of(std::string_view implementation, const trimul_problem& problem);
 
 /// Skips the running test, or the running loop's case, when the implementation declines.

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Hopper implementation's choices: pure functions, tested without a GPU and without nvcc.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cuda/sm90/heuristics.hpp"
+
+namespace trimul::cuda::sm90 {
+namespace {
+
+constexpr std::int64_t kMostTokens = 2100;
+constexpr int kNumSms = 132;  // H200
+
+std::vector<ContractionVariant> all_variants() {
+  std::vector<ContractionVariant> variants;
+  for (int k = 0; k < kNumContractionVariants; ++k) variants.push_back(static_cast<ContractionVariant>(k));
+  return variants;
+}
+
+/// First column past the tiles of a plane.
+std::int64_t columns_covered(const TriangleContractionConfig& config, const ContractionTiling& tiling) {
+  const std::int64_t narrow = tiling.tiles_n - tiling.wide_tiles_n;
+  return tiling.wide_tiles_n * std::int64_t{config.tile_n} + narrow * config.narrow_tile_n;
+}
+
+TEST(Sm90Heuristics, EveryVariantFitsItsMultiprocessor) {
+  for (const ContractionVariant variant : all_variants()) {
+    const TriangleContractionConfig config = contraction_config(variant);
+    SCOPED_TRACE(contraction_variant_name(variant));
+    EXPECT_LE(config.smem_bytes(), kMaxSmemBytes / config.blocks_per_sm);
+    EXPECT_LE(config.threads(), 1024);
+    EXPECT_LE(config.launch_registers(), 255);
+    EXPECT_LE(config.launch_registers() * config.threads() * config.blocks_per_sm, kRegistersPerSm);
+    EXPECT_GE(config.stages, 2);
+    if (config.reallocates_registers()) {
+      // setmaxnreg: multiples of 8 from 24 to 256, together no more than the launch gave.
+      for (const int registers : {config.producer_registers(), config.consumer_registers()}) {
+        EXPECT_EQ(registers % 8, 0);
+        EXPECT_GE(registers, 24);
+        EXPECT_LE(registers, 256);
+      }
+      EXPECT_LE(kWarpgroupThreads * (config.producer_registers() + config.consumer_warpgroups * config.consumer_registers()),
+                config.launch_registers() * config.threads());
+    }
+    // Accumulators: row blocks of 64 times tile_n in fp32 over 128 threads.
+    EXPECT_LT(config.row_blocks * 64 * config.tile_n / kWarpgroupThreads, config.consumer_registers());
+  }
+}
+
+TEST(Sm90Heuristics, NamesOfVariantsDiffer) {
+  std::set<std::string> names;
+  for (const ContractionVariant variant : all_variants()) names.insert(contraction_variant_name(variant));
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(kNumContractionVariants));
+  EXPECT_FALSE(names.contains("unknown"));
+}
+
+TEST(Sm90Heuristics, TilesCoverEveryCellOnce) {
+  for (const ContractionVariant variant : all_variants()) {
+    const TriangleContractionConfig config = contraction_config(variant);
+    for (std::int64_t n = 1; n <= kMostTokens; ++n) {
+      const ContractionTiling tiling = tile_contraction(variant, n, 128, kNumSms);
+      SCOPED_TRACE(::testing::Message() << contraction_variant_name(variant) << ", N = " << n);
+      // Rows and columns: tiles follow each other without a gap, so that the count decides; the last ones begin inside.
+      ASSERT_GE(tiling.tiles_m * std::int64_t{config.tile_m()}, n);
+      ASSERT_LT((tiling.tiles_m - 1) * std::int64_t{config.tile_m()}, n);
+      ASSERT_GE(columns_covered(config, tiling), n);
+      ASSERT_GE(tiling.wide_tiles_n, 0);
+      ASSERT_LE(tiling.wide_tiles_n, tiling.tiles_n);
+      ASSERT_TRUE(config.narrow_tile_n > 0 || tiling.wide_tiles_n == tiling.tiles_n);
+      const int last = tiling.wide_tiles_n < tiling.tiles_n ? config.narrow_tile_n : config.tile_n;
+      ASSERT_LT(columns_covered(config, tiling) - last, n) << "the last tile holds no column";
+      ASSERT_EQ(tiling.total_tiles, std::int64_t{128} * tiling.tiles_m * tiling.tiles_n);
+      // Along k: stages of 64 and steps of 16 reach N and no further than the step that holds its last token.
+      const std::int64_t k_end = (tiling.k_stages - 1) * std::int64_t{64} + tiling.last_k_steps * std::int64_t{16};
+      ASSERT_TRUE(1 <= tiling.last_k_steps && tiling.last_k_steps <= 4);
+      ASSERT_TRUE(k_end >= n && k_end - n < 16);
+    }
+  }
+}
+
+TEST(Sm90Heuristics, MixedWidthsOvershootAsLittleAsAnyMixCould) {
+  const TriangleContractionConfig config = contraction_config(ContractionVariant::kPingPong128x192);
+  ASSERT_GT(config.narrow_tile_n, 0);
+  for (std::int64_t n = 1; n <= kMostTokens; ++n) {
+    std::int64_t least = columns_covered(config, tile_contraction(ContractionVariant::kPingPong128x192, n, 1, kNumSms));
+    for (std::int64_t wide = 0; wide * config.tile_n <= n + config.tile_n; ++wide)
+      for (std::int64_t narrow = 0; wide * config.tile_n + narrow * config.narrow_tile_n <= n + config.tile_n; ++narrow)
+        if (const std::int64_t covered = wide * config.tile_n + narrow * config.narrow_tile_n; covered >= n) {
+          ASSERT_GE(covered, least) << "N = " << n << ", " << wide << " wide and " << narrow << " narrow tiles";
+        }
+  }
+}
+
+TEST(Sm90Heuristics, RotationSharesNoFactorWithTheCycleOfCosts) {
+  for (const ContractionVariant variant : all_variants())
+    for (const int num_sms : {1, 16, 66, 114, 132})
+      for (std::int64_t n = 1; n <= kMostTokens; ++n) {
+        const ContractionTiling tiling = tile_contraction(variant, n, 128, num_sms);
+        const int step = num_sms * contraction_config(variant).blocks_per_sm + tiling.rotation;
+        const bool mixes = tiling.wide_tiles_n > 0 && tiling.wide_tiles_n < tiling.tiles_n;
+        const int cycle = tiling.skips_empty_rows ? tiling.tiles_m * tiling.tiles_n : mixes ? tiling.tiles_n : 1;
+        ASSERT_EQ(std::gcd(step, cycle), 1) << contraction_variant_name(variant) << ", N = " << n << ", " << num_sms << " multiprocessors";
+        ASSERT_LT(tiling.rotation, std::max(cycle, 1));
+      }
+}
+
+TEST(Sm90Heuristics, OnlyRowsPastNAreSkipped) {
+  for (const ContractionVariant variant : all_variants())
+    for (std::int64_t n = 1; n <= kMostTokens; ++n) {
+      const ContractionTiling tiling = tile_contraction(variant, n, 128, kNumSms);
+      if (tiling.skips_empty_rows) {
+        ASSERT_GE(tiling.tiles_m * std::int64_t{contraction_config(variant).tile_m()} - n, 64);
+      }
+    }
+}
+
+TEST(Sm90Heuristics, TheTableServesEveryN) {
+  // Rows of the table at their ends.
+  const std::pair<std::int64_t, ContractionVariant> kRows[] = {
+      {1, ContractionVariant::kSmall64x64},        {64, ContractionVariant::kSmall64x64},
+      {65, ContractionVariant::kPingPong128x128},  {128, ContractionVariant::kPingPong128x128},
+      {129, ContractionVariant::kShared192x192},   {192, ContractionVariant::kShared192x192},
+      {193, ContractionVariant::kPingPong128x128}, {384, ContractionVariant::kPingPong128x128},
+      {1024, ContractionVariant::kPingPong128x192}};
+  for (const auto& [n, variant] : kRows) EXPECT_EQ(recommend_contraction(n), variant) << n;
+  for (std::int64_t n = 1; n <= kMostTokens; ++n) {
+    const int value = static_cast<int>(recommend_contraction(n));
+    ASSERT_TRUE(0 <= value && value < kNumContractionVariants) << n;
+  }
+}
+
+TEST(Sm90Heuristics, PositionsOfTilesAreThePairsEachOnce) {
+  for (const auto& [batch, n] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {1, 1}, {3, 1}, {1, 5}, {2, 8}, {3, 17}, {1, 63}, {2, 64}, {1, 65}, {1, 100}, {1, 256}, {2, 257}, {1, 320}, {1, 385}}) {
+    const PairTiling tiling = tile_pairs(batch, n);
+    const std::int64_t padded = padded_tokens(n);
+    EXPECT_EQ(padded % 8, 0);
+    EXPECT_TRUE(padded >= n && padded - n < 64);
+    EXPECT_EQ(tiling.copy == TileCopy::kFlat, padded == n);
+    EXPECT_EQ(std::int64_t{tiling.num_tiles} * kTilePositions, channel_pitch(batch, n));
+    EXPECT_GE(channel_pitch(batch, n), batch * n * padded);
+    EXPECT_EQ(tiling.num_tiles % 2, 0U) << "neighbouring warpgroups share a store";
+    std::vector<int> met(static_cast<std::size_t>(batch * n * n));
+    for (std::uint32_t tile = 0; tile < tiling.num_tiles; ++tile)
+      for (std::uint32_t k = 0; k < kTilePositions / kUnitPositions; ++k) {
+        const PairTiling::Unit unit = tiling.unit(tile, k);
+        for (std::uint32_t column = unit.column; column < unit.column + kUnitPositions; ++column)
+          if (unit.row < tiling.rows && column < tiling.tokens) ++met[unit.row * static_cast<std::size_t>(n) + column];
+      }
+    EXPECT_TRUE(std::all_of(met.begin(), met.end(), [](int count) { return count == 1; })) << batch << ", " << n;
+  }
+}
+
+TEST(Sm90Heuristics, BlocksShareTilesOnlyWhereMultiprocessorsWouldIdle) {
+  EXPECT_EQ(input_projection_parts(1, kNumSms), 2);
+  EXPECT_EQ(input_projection_parts(132, kNumSms), 2);
+  EXPECT_EQ(input_projection_parts(133, kNumSms), 1);
+}
+
+}  // namespace
+}  // namespace trimul::cuda::sm90
