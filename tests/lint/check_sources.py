@@ -73,10 +73,12 @@ def check_names_in_architecture():
     """Each `path` that ARCHITECTURE.md names exists, and each `path`: `function` row of its road names a function of that file."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     wrong = [f"ARCHITECTURE.md: `{p}` does not exist" for p in re.findall(r"`([\w.]+(?:/[\w.]*)+)`", text) if not (ROOT / p).exists()]
-    road = re.findall(r"^\|\s*\d+\s*\|\s*`([^`]+)`\s*\|\s*`([^`]+)`", text, re.MULTILINE)
-    if not 2 <= len(road) <= 6:
-        wrong.append(f"ARCHITECTURE.md: the road has {len(road)} files, expected at most five hops")
-    for path, function in road:
+    roads = [re.findall(r"^\|\s*\d+\s*\|\s*`([^`]+)`\s*\|\s*`([^`]+)`", table, re.MULTILINE) for table in re.split(r"\n\s*\n", text)]
+    roads = [road for road in roads if road]
+    wrong += [f"ARCHITECTURE.md: a road has {len(road)} files, expected at most five hops" for road in roads if not 2 <= len(road) <= 6]
+    if not roads:
+        wrong.append("ARCHITECTURE.md: has no road")
+    for path, function in sum(roads, []):
         if (ROOT / path).is_file() and not re.search(rf"\b{re.escape(function.split('::')[-1])}\b", (ROOT / path).read_text()):
             wrong.append(f"ARCHITECTURE.md: {path} does not hold {function}")
     return wrong
