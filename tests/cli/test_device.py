@@ -80,6 +80,14 @@ def test_verify_and_bench_on_a_gpu(gpu, tmp_path):
     assert timed["cuda:sm90"]["floor_us"] is None and timed["cpu"]["floor_us"] > 0
 
 
+def test_demo_on_a_gpu_takes_bf16(gpu, tmp_path):
+    result = command.run("demo", "--structure", "1ubi", "--blocks", "1", "--c-z", "16", "--out", tmp_path, "--json", env=gpu)
+    (row,) = command.json.loads(command.succeeds(result))["structures"]
+    assert row["device"] == "cuda:0" and row["dtype"] == "bf16" and len(row["times_us"]) == 2
+    assert 0 < row["relative_rms_error"] < 2.5e-3  # the stand-in computes as the CPU does
+    command.fails(command.run("demo", "--structure", "1ubi", "--dtype", "fp64", "--device", "cuda", "--out", tmp_path, env=gpu), 3, "--dtype fp64")
+
+
 def test_info_and_explain_name_the_gpu(gpu):
     devices = command.json.loads(command.succeeds(command.run("info", "--json", env=gpu)))["devices"]
     assert [entry["device"] for entry in devices] == ["cpu", "cuda:0"]
