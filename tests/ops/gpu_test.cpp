@@ -235,6 +235,25 @@ TEST_P(Gpu, ABatchBeyondTwoToThe31Elements) {
   check_huge(implementation(), 3, 2600, TRIMUL_INCOMING);
 }
 
+/// Needs no GPU: the constraints are those of an architecture.
+TEST(GpuPlan, CountsThatDoNotFitAreDeclined) {
+  const auto reason_for = [](std::int64_t batch, std::int64_t n) -> std::string {
+    trimul_problem problem = Case(gpu_spec({.n = 1})).problem();
+    problem.device = {TRIMUL_CUDA, 0};
+    problem.batch = batch;
+    problem.tokens = n;
+    const char* reason = nullptr;
+    EXPECT_EQ(trimul_implementation_can_run("cuda:sm90", &problem, "sm90", &reason), TRIMUL_OK) << trimul_last_error();
+    return reason == nullptr ? "" : reason;
+  };
+  if (const std::string reason = reason_for(1, 64); !reason.empty()) GTEST_SKIP() << reason;  // not in this build
+  for (const auto& [batch, n] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 46'300}, {3, 2600}, {100'000, 128}, {16'777'215, 1}})
+    EXPECT_EQ(reason_for(batch, n), "") << batch << ", " << n;
+  EXPECT_NE(reason_for(1, 46'400).find("positions"), std::string::npos);
+  EXPECT_NE(reason_for(300'000, 128).find("positions"), std::string::npos);
+  EXPECT_NE(reason_for(16'777'216, 1).find("tiles"), std::string::npos);
+}
+
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Gpu);
 INSTANTIATE_TEST_SUITE_P(Every, Gpu, ::testing::ValuesIn(gpu_implementations()), test_name);
 

@@ -201,6 +201,10 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (problem.tokens > 65536 || channel_pitch(problem.batch, problem.tokens) > kMost)
     return core::Rejection{text("counts positions of a plane in 31 bits, B N n_pad is ", channel_pitch(problem.batch, problem.tokens))};
+  // Of the smallest tiles, which a knob can ask for. Tiny planes: a tile each, however few positions they hold.
+  const std::int64_t tiles =
+      tile_contraction(ContractionVariant::kSmall64x64, problem.tokens, problem.batch * kHiddenWidth, device.num_sms).total_tiles;
+  if (tiles > kMost) return core::Rejection{text("counts the contraction's tiles in 31 bits, here are ", tiles)};
   return std::nullopt;
 }
 
