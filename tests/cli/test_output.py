@@ -127,7 +127,12 @@ def large(tmp_path, rng):
 
 
 def start(path, out, *options):
-    return subprocess.Popen([command.CLI, "run", path, "-o", out, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    """With the default answer to each signal: a test run in the background of a script has SIGINT ignored, and would hand that on."""
+    def defaults():
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+    return subprocess.Popen([command.CLI, "run", path, "-o", out, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=defaults)
 
 
 def wait_until_half_written(process, directory):
