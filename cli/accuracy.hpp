@@ -34,7 +34,7 @@ struct ErrorFigures {
 ErrorFigures compare(const std::vector<double>& got, const std::vector<double>& reference);
 
 /// The rule for single values of GPU kernels: with r the reference's root mean square, all within 2e-2 r + |reference| / 64, and all but
-/// 300 in a million within 4e-3 r + |reference| / 64. Returns what is wrong, or nothing.
+/// 300 in a million (and three standard deviations of that count) within 4e-3 r + |reference| / 64. Returns what is wrong, or nothing.
 std::string judge_cells(const std::vector<double>& got, const std::vector<double>& reference);
 
 }  // namespace trimul::cli
