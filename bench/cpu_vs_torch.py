@@ -12,13 +12,12 @@ import os
 import pathlib
 import platform
 import statistics
-import subprocess
 import sys
 import time
 
 import torch
 
-from trimul_ctypes import Trimul
+from trimul_ctypes import Trimul, commit
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 C_Z = C = 128
@@ -79,11 +78,6 @@ def measure(library, tokens, dtype, rounds, threads):
         "times_ms": times, "median_ms": medians, "quartiles_ms": {name: quartiles(values) for name, values in times.items()},
         "ratio": medians["eager"] / medians["trimul"], "gflop_per_s": plan.flop / medians["trimul"] / 1e6, "relative_rms_error": errors,
     }
-
-
-def commit():
-    result = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
 
 
 def main():

@@ -13,13 +13,12 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
 import torch
 
-from trimul_ctypes import Trimul
+from trimul_ctypes import Trimul, commit
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 C = 128
@@ -148,11 +147,6 @@ def measure(library, batch, tokens, direction, arguments):
                     times[name].append(window(graph, replays, kind == "cool"))
             row[f"{kind}_us"] = {name: {"median": statistics.median(v), "min": min(v), "max": max(v)} for name, v in times.items()}
     return row
-
-
-def commit():
-    result = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
 
 
 def main():

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of trimul.h as the benchmarks need, through ctypes, over torch tensors on the CPU or a GPU."""
+"""What the benchmarks share: as much of trimul.h as they need, through ctypes, over torch tensors on the CPU or a GPU."""
 
 import ctypes
+import pathlib
+import subprocess
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_void_p
 
 import torch
@@ -11,6 +13,13 @@ PARAMETERS = [
     "norm_in_weight", "norm_in_bias", "p_in_weight", "p_in_bias", "g_in_weight", "g_in_bias",
     "norm_out_weight", "norm_out_bias", "p_out_weight", "p_out_bias", "g_out_weight", "g_out_bias",
 ]
+
+
+def commit():
+    """The checkout's commit, for reports."""
+    root = pathlib.Path(__file__).resolve().parents[1]
+    result = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "unknown"
 
 
 class Device(ctypes.Structure):
