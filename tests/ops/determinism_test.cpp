@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Same inputs, bitwise the same result: whatever the threads, the run, the batch, the address or the memory's former contents.
-#include <cstring>
 #include <thread>
 
 #include "support/operator_test.hpp"
@@ -48,13 +47,7 @@ TEST_P(Determinism, ASampleDoesNotDependOnItsBatch) {
       const auto whole = run(data, implementation()).raw;
       const std::size_t sample_bytes = whole.size() / 3;
       for (std::int64_t b = 0; b < 3; ++b) {
-        Spec spec = data.spec;
-        spec.lead = {};
-        Case alone(spec);
-        std::memcpy(alone.x.buffer().data(), data.x.buffer().data() + static_cast<std::size_t>(b) * sample_bytes, sample_bytes);
-        for (std::int64_t i = 0; i < 17; ++i)
-          for (std::int64_t j = 0; j < 17; ++j) alone.set_mask(0, i, j, data.mask_at(b, i, j));
-        const auto got = run(alone, implementation()).raw;
+        const auto got = run(sample_of(data, b), implementation()).raw;
         EXPECT_TRUE(std::equal(got.begin(), got.end(), whole.begin() + b * static_cast<std::ptrdiff_t>(sample_bytes)))
             << implementation() << ", sample " << b << ": " << describe(data.spec);
       }

@@ -225,6 +225,17 @@ bool Case::guards_are_intact() const {
   return intact;
 }
 
+Case sample_of(const Case& batch, std::int64_t b) {
+  Spec spec = batch.spec;
+  spec.lead = {};
+  Case alone(spec);
+  const std::size_t bytes = static_cast<std::size_t>(alone.x.elements()) * core::dtype_bytes(spec.x_dtype);
+  std::memcpy(alone.x.buffer().data(), batch.x.buffer().data() + static_cast<std::size_t>(b) * bytes, bytes);
+  for (std::int64_t i = 0; i < spec.n; ++i)
+    for (std::int64_t j = 0; j < spec.n; ++j) alone.set_mask(0, i, j, batch.mask_at(b, i, j));
+  return alone;
+}
+
 Bound::Bound(const Case& data) : x(data.x.view()), has_mask(data.mask.has_value()) {
   if (has_mask) mask = data.mask->view();
   for (unsigned k = 0; k < kNumParameters; ++k) {

@@ -112,6 +112,9 @@ class Case {
   [[nodiscard]] Sizes mask_index(std::int64_t b, std::int64_t i, std::int64_t j) const;
 };
 
+/// Sample b of a batch as a case of its own: its x and mask, the same parameters.
+Case sample_of(const Case& batch, std::int64_t b);
+
 /// The C structs of a case. They point into it and into themselves: neither may move.
 class Bound {
  public:
