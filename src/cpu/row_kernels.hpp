@@ -47,6 +47,9 @@ struct RowKernels {
   std::int64_t gemm_scratch_floats;
 };
 
+/// The sets this processor runs, by index from 0, the best one last; null past it.
+const RowKernels* supported_row_kernels(int index);
+
 /// The best set this processor runs. Chosen once.
 const RowKernels& row_kernels();
 

@@ -9,24 +9,26 @@ const RowKernels& row_kernels_avx2();
 const RowKernels& row_kernels_avx512();
 #endif
 
-namespace {
-
-const RowKernels& select() {
+const RowKernels* supported_row_kernels(int index) {
+  if (index == 0) return &row_kernels_baseline();
 #if defined(TRIMUL_CPU_X86)
-  // The feature lists of x86-64-v4 and -v3 beyond what every processor with the named extension has.
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return row_kernels_avx512();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) return row_kernels_avx2();
+  // The feature lists of x86-64-v3 and -v4 beyond what every processor with the named extension has.
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (index == 1 && has_avx2) return &row_kernels_avx2();
+  if (index == 2 && has_avx512) return &row_kernels_avx512();
 #endif
-  return row_kernels_baseline();
+  return nullptr;
 }
 
-}  // namespace
-
 const RowKernels& row_kernels() {
-  static const RowKernels& selected = select();
-  return selected;
+  static const RowKernels* const selected = [] {
+    const RowKernels* best = supported_row_kernels(0);
+    for (int index = 1; const RowKernels* better = supported_row_kernels(index); ++index) best = better;
+    return best;
+  }();
+  return *selected;
 }
 
 }  // namespace trimul::cpu

@@ -11,21 +11,9 @@
 
 namespace trimul::cpu {
 
-const RowKernels& row_kernels_baseline();
-#if defined(TRIMUL_CPU_X86)
-const RowKernels& row_kernels_avx2();
-const RowKernels& row_kernels_avx512();
-#endif
-
 inline std::vector<const RowKernels*> row_kernels_of_this_machine() {
-  std::vector<const RowKernels*> sets{&row_kernels_baseline()};
-#if defined(TRIMUL_CPU_X86)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-    sets.push_back(&row_kernels_avx2());
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    sets.push_back(&row_kernels_avx512());
-#endif
+  std::vector<const RowKernels*> sets;
+  for (int index = 0; supported_row_kernels(index) != nullptr; ++index) sets.push_back(supported_row_kernels(index));
   return sets;
 }
 
@@ -35,7 +23,7 @@ class RowKernelTest : public ::testing::TestWithParam<std::string> {
   [[nodiscard]] const RowKernels& kernels() const {
     for (const RowKernels* set : row_kernels_of_this_machine())
       if (GetParam() == set->isa) return *set;
-    return row_kernels_baseline();
+    return row_kernels();
   }
 };
 
