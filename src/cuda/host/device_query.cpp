@@ -3,6 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <map>
+#include <mutex>
+
 #include "cuda/host/check.hpp"
 
 namespace trimul::cuda {
@@ -14,7 +17,9 @@ int device_count() {
   return 0;
 }
 
-core::DeviceInfo query_device(int index) {
+namespace {
+
+core::DeviceInfo read_device(int index) {
   const int count = device_count();
   if (count == 0)
     throw core::Error(core::StatusCode::kUnsupported,
@@ -40,6 +45,17 @@ core::DeviceInfo query_device(int index) {
     info.flop_per_us = measured->flop_per_us;
   }
   return info;
+}
+
+}  // namespace
+
+core::DeviceInfo query_device(int index) {
+  // The properties do not change and take the runtime a while: asked once a device.
+  static std::mutex mutex;
+  static std::map<int, core::DeviceInfo> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(index);
+  return found != known.end() ? found->second : known.emplace(index, read_device(index)).first->second;
 }
 
 }  // namespace trimul::cuda
