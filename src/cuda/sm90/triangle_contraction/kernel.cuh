@@ -40,6 +40,7 @@ struct TriangleContraction {
     std::uint64_t stage_empty[kStages];  // one arrival per warpgroup that multiplies from it
     std::uint64_t turn[kConsumers];      // ping-pong: 1 arrival: the warpgroup before has issued its last product
   };
+  static_assert(sizeof(SharedStorage) == kCfg.smem_bytes(), "the budget that heuristics and their tests see");
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes / kCfg.blocks_per_sm, "the block does not fit: fewer stages");
 
   /// Named barriers of the consumer warpgroups; 0 is the block's.

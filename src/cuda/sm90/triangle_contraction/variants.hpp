@@ -21,7 +21,9 @@ struct TriangleContractionConfig {
   constexpr int b_bytes() const { return tile_n * kSwizzleRowBytes; }
   constexpr int store_buffer_bytes() const { return 64 * kSwizzleRowBytes; }
   constexpr int smem_bytes() const {
-    return stages * (a_bytes() + b_bytes()) + consumer_warpgroups * store_buffers * store_buffer_bytes() + 256;
+    const int barriers = 2 * stages + consumer_warpgroups;
+    const int bytes = stages * (a_bytes() + b_bytes()) + consumer_warpgroups * store_buffers * store_buffer_bytes() + 8 * barriers;
+    return (bytes + 1023) / 1024 * 1024;  // swizzled tiles are 1024-byte aligned
   }
   constexpr int producer_threads() const { return blocks_per_sm > 1 ? 32 : kWarpgroupThreads; }
   constexpr int threads() const { return kWarpgroupThreads * consumer_warpgroups + producer_threads(); }
