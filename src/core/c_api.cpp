@@ -116,26 +116,6 @@ trimul_problem problem_of(const trimul_update_args& args, const trimul_parameter
   return problem;
 }
 
-/// Memory on a device with an owner.
-class OwnedMemory {
- public:
-  OwnedMemory(const core::Device& device, std::size_t bytes) : device_(device), data_(core::allocate_memory(device, bytes)) {}
-  ~OwnedMemory() {
-    try {
-      core::free_memory(device_, data_);
-    } catch (const core::Error&) {
-      // A device that can no longer free has failed before, and that call has said so.
-    }
-  }
-  OwnedMemory(const OwnedMemory&) = delete;
-  OwnedMemory& operator=(const OwnedMemory&) = delete;
-  [[nodiscard]] void* data() const { return data_; }
-
- private:
-  core::Device device_;
-  void* data_;
-};
-
 void check_out_against_parameters(const trimul_tensor* out, const core::Parameters& parameters) {
   const core::TensorView view = core::view_tensor("out", out);
   for (const core::TensorView* parameter : parameters.present())
@@ -277,7 +257,7 @@ trimul_status trimul_update(const trimul_update_args* args) {
     const core::Plan plan(problem, read_options(in.options));
     check_out_against_parameters(in.out, core::check_parameters(parameters, problem.c_z, problem.c_hidden, problem.device));
     const auto weights = plan.prepare_weights(parameters, in.stream);
-    const OwnedMemory workspace(problem.device, plan.workspace_bytes());
+    const core::OwnedMemory workspace(problem.device, plan.workspace_bytes());
     trimul_execute_args execute = TRIMUL_EXECUTE_ARGS_INIT;
     execute.x = in.x;
     execute.mask = in.mask;

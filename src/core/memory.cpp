@@ -45,4 +45,14 @@ void copy_memory(const Device& to_device, void* to, const Device& from_device, c
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+OwnedMemory::OwnedMemory(const Device& device, std::size_t bytes) : device_(device), bytes_(bytes), data_(allocate_memory(device, bytes)) {}
+
+OwnedMemory::~OwnedMemory() {
+  try {
+    free_memory(device_, data_);
+  } catch (const Error&) {
+    // A device that can no longer free has failed before, and that call has said so.
+  }
+}
+
 }  // namespace trimul::core

@@ -15,4 +15,20 @@ void free_memory(const Device& device, void* memory);
 /// Host to device, device to host or within either; done, with everything before it on `stream`, when it returns.
 void copy_memory(const Device& to_device, void* to, const Device& from_device, const void* from, std::size_t bytes, void* stream);
 
+/// Memory of a device with an owner.
+class OwnedMemory {
+ public:
+  OwnedMemory(const Device& device, std::size_t bytes);
+  ~OwnedMemory();
+  OwnedMemory(const OwnedMemory&) = delete;
+  OwnedMemory& operator=(const OwnedMemory&) = delete;
+  [[nodiscard]] void* data() const { return data_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  Device device_;
+  std::size_t bytes_;
+  void* data_;
+};
+
 }  // namespace trimul::core

@@ -26,27 +26,4 @@ class DeviceGuard {
   bool is_switched_ = false;
 };
 
-/// Device memory with an owner.
-class DeviceBuffer {
- public:
-  /// On the current device. OUT_OF_MEMORY when there is not enough.
-  explicit DeviceBuffer(std::size_t bytes, int device) : bytes_(bytes), device_(device) { TRIMUL_CUDA_CHECK(cudaMalloc(&data_, bytes)); }
-  ~DeviceBuffer() {
-    int previous = 0;
-    if (cudaGetDevice(&previous) != cudaSuccess) return;
-    (void)cudaSetDevice(device_);
-    (void)cudaFree(data_);
-    (void)cudaSetDevice(previous);
-  }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
-  int device_;
-};
-
 }  // namespace trimul::cuda

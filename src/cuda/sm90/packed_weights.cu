@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "cuda/host/check.hpp"
+
 namespace trimul::cuda::sm90 {
 namespace {
 
@@ -78,7 +80,8 @@ Source source_of(const std::optional<core::TensorView>& view) {
 
 }  // namespace
 
-Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, int device, void* stream) : buffer_(PackedLayout::kBytes, device) {
+Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* stream)
+    : buffer_(device, PackedLayout::kBytes) {
   const PackParams params{
       .norm_in_weight = source_of(parameters.norm_in_weight),
       .norm_in_bias = source_of(parameters.norm_in_bias),
@@ -92,7 +95,7 @@ Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, int dev
       .p_out_bias = source_of(parameters.p_out_bias),
       .g_out_weight = source_of(parameters.g_out_weight),
       .g_out_bias = source_of(parameters.g_out_bias),
-      .packed = buffer_.data(),
+      .packed = static_cast<std::byte*>(buffer_.data()),
   };
   pack_weights_kernel<<<64, 256, 0, static_cast<cudaStream_t>(stream)>>>(params);
   TRIMUL_CUDA_CHECK(cudaGetLastError());

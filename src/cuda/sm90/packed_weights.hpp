@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/implementation.hpp"
-#include "cuda/host/guard.hpp"
+#include "core/memory.hpp"
 #include "cuda/sm90/limits.hpp"
 
 namespace trimul::cuda::sm90 {
@@ -23,16 +23,16 @@ struct PackedLayout {
 class Sm90PackedWeights final : public core::PackedWeights {
  public:
   /// Packs on the device of the parameters by one small kernel on `stream`.
-  Sm90PackedWeights(const core::Parameters& parameters, int device, void* stream);
+  Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* stream);
   [[nodiscard]] std::size_t bytes() const override { return buffer_.bytes(); }
   [[nodiscard]] std::vector<core::ByteRange> ranges() const override {
     const auto begin = reinterpret_cast<std::uintptr_t>(buffer_.data());
     return {{begin, begin + buffer_.bytes()}};
   }
-  [[nodiscard]] const std::byte* at(std::size_t offset) const { return buffer_.data() + offset; }
+  [[nodiscard]] const std::byte* at(std::size_t offset) const { return static_cast<const std::byte*>(buffer_.data()) + offset; }
 
  private:
-  DeviceBuffer buffer_;
+  core::OwnedMemory buffer_;
 };
 
 }  // namespace trimul::cuda::sm90
