@@ -5,6 +5,7 @@
 
 #include "core/checked.hpp"
 #include "core/error.hpp"
+#include "cuda/host/guard.hpp"
 #include "cuda/host/mask_params.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/sm90/heuristics.hpp"
@@ -30,6 +31,15 @@ CUtensorMap encode_pairs(const void* data, const core::Problem& problem, TileCop
                                   {.size = flat ? rows * tokens : tokens, .stride_bytes = kRowBytes, .box = box_columns},
                                   {.size = flat ? 1 : rows, .stride_bytes = flat ? kRowBytes : tokens * kRowBytes, .box = 1},
                                   {.size = 2, .stride_bytes = kSwizzleRowBytes, .box = box_halves}});
+}
+
+CUtensorMap encode_x(const void* x, const core::Problem& problem, TileCopy copy) {
+  return copy == TileCopy::kUnits ? encode_pairs(x, problem, copy, kUnitPositions, 1) : encode_pairs(x, problem, copy, kTilePositions, 2);
+}
+
+CUtensorMap encode_out(const void* out, const core::Problem& problem, TileCopy copy) {
+  constexpr std::uint32_t kWarpColumns = 16;  // a warp stores its own rows
+  return encode_pairs(out, problem, copy, copy == TileCopy::kUnits ? kUnitPositions : kWarpColumns, 1);
 }
 
 class Sm90Plan final : public core::PlanBody {
@@ -62,7 +72,7 @@ class Sm90Plan final : public core::PlanBody {
 
   [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void* stream) const override {
     const DeviceGuard guard(device_.device.index);
-    return std::make_unique<Sm90PackedWeights>(parameters, device_.device.index, stream);
+    return std::make_unique<Sm90PackedWeights>(parameters, device_.device, stream);
   }
 
   void execute(const core::ExecuteArgs& args) const override;
@@ -74,7 +84,8 @@ class Sm90Plan final : public core::PlanBody {
   }
   void project_input(const void* x, const core::ExecuteArgs& args, const Sm90PackedWeights& weights, std::byte* planes) const;
   void contract(std::byte* a, std::byte* b, std::byte* y, void* stream) const;
-  void project_output(const void* x, const std::byte* y, void* out, const core::ExecuteArgs& args, const Sm90PackedWeights& weights) const;
+  void project_output(const void* x, const std::byte* y, void* out, bool overlaps, const core::ExecuteArgs& args,
+                      const Sm90PackedWeights& weights) const;
   void copy_pairs(void* to, const void* from, void* stream) const {
     const auto bytes = static_cast<std::size_t>(problem_.x_elements()) * kElementBytes;
     TRIMUL_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
@@ -102,16 +113,15 @@ void Sm90Plan::execute(const core::ExecuteArgs& args) const {
   project_input(copies_x ? y : args.x, args, weights, a);
   contract(a, b, y, args.stream);
   if (copies_x) copy_pairs(b, args.x, args.stream);
-  project_output(copies_x ? b : args.x, y, copies_out ? a : args.out, args, weights);
+  // The output projection reads x before it waits for the kernel before it: not while a copy is still writing it.
+  project_output(copies_x ? b : args.x, y, copies_out ? a : args.out, !copies_x, args, weights);
   if (copies_out) copy_pairs(args.out, a, args.stream);
 }
 
 void Sm90Plan::project_input(const void* x, const core::ExecuteArgs& args, const Sm90PackedWeights& weights, std::byte* planes) const {
   InputProjectionParams params{};
   params.tiling = tile_pairs(problem_.batch, problem_.tokens);
-  const bool units = params.tiling.copy == TileCopy::kUnits;
-  params.x =
-      encode_pairs(x, problem_, params.tiling.copy, static_cast<std::uint32_t>(units ? kUnitPositions : kTilePositions), units ? 1 : 2);
+  params.x = encode_x(x, problem_, params.tiling.copy);
   params.weights = encode_tensor_map(weights.at(PackedLayout::kInWeight),
                                      {{.size = kPairWidth, .stride_bytes = 0, .box = kSwizzleColumns},
                                       {.size = 4 * kHiddenWidth, .stride_bytes = kPairWidth * kElementBytes, .box = 128}});
@@ -162,14 +172,12 @@ void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, void* stream) 
   launch_triangle_contraction(variant_, incoming, params, device_.num_sms, stream);
 }
 
-void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, const core::ExecuteArgs& args,
+void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, bool overlaps, const core::ExecuteArgs& args,
                               const Sm90PackedWeights& weights) const {
   OutputProjectionParams params{};
   params.tiling = tile_pairs(problem_.batch, problem_.tokens);
-  const bool units = params.tiling.copy == TileCopy::kUnits;
-  params.x =
-      encode_pairs(x, problem_, params.tiling.copy, static_cast<std::uint32_t>(units ? kUnitPositions : kTilePositions), units ? 1 : 2);
-  params.out = encode_pairs(out, problem_, params.tiling.copy, static_cast<std::uint32_t>(units ? kUnitPositions : 16), 1);
+  params.x = encode_x(x, problem_, params.tiling.copy);
+  params.out = encode_out(out, problem_, params.tiling.copy);
   params.y = encode_tensor_map(
       y, {{.size = static_cast<std::uint64_t>(pitch_), .stride_bytes = 0, .box = kTilePositions},
           {.size = kHiddenWidth, .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = kHiddenWidth}});
@@ -184,7 +192,7 @@ void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, cons
   params.norm_out = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormOut));
   params.bias = reinterpret_cast<const float*>(weights.at(PackedLayout::kOutBias));
   params.eps = problem_.eps;
-  launch_output_projection(params, problem_.residual, device_.num_sms, args.stream);
+  launch_output_projection(params, problem_.residual, overlaps, device_.num_sms, args.stream);
 }
 
 std::optional<core::Rejection> can_run(const core::Problem& problem, const core::DeviceInfo& device) {

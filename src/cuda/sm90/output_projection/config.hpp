@@ -41,8 +41,9 @@ struct OutputProjectionParams {
   std::uint32_t unpack_mask = 0xffff0000U;
 };
 
-/// Launches on `stream`, programmatically dependent on the kernel before it. Throws DEVICE_ERROR.
-void launch_output_projection(const OutputProjectionParams& params, bool residual, int num_sms, void* stream);
+/// Launches on `stream`. `overlaps`: programmatically dependent on the contraction; x must then be complete before the contraction starts.
+/// Throws DEVICE_ERROR.
+void launch_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, void* stream);
 
 /// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
 void prepare_output_projection();

@@ -9,19 +9,19 @@ namespace trimul::cuda::sm90 {
 namespace {
 
 template <typename Config>
-void launch(const OutputProjectionParams& params, int num_sms, void* stream) {
+void launch(const OutputProjectionParams& params, bool overlaps, int num_sms, void* stream) {
   const int blocks = std::min(static_cast<int>(params.tiling.num_tiles), num_sms);
   launch_chain_kernel(output_projection_kernel<Config>, blocks, Config::kCfg.threads(),
-                      sizeof(typename OutputProjection<Config>::SharedStorage), true, stream, params);
+                      sizeof(typename OutputProjection<Config>::SharedStorage), overlaps, stream, params);
 }
 
 }  // namespace
 
-void launch_output_projection(const OutputProjectionParams& params, bool residual, int num_sms, void* stream) {
+void launch_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, void* stream) {
   if (residual)
-    launch<OutputProjectionResidual>(params, num_sms, stream);
+    launch<OutputProjectionResidual>(params, overlaps, num_sms, stream);
   else
-    launch<OutputProjectionPlain>(params, num_sms, stream);
+    launch<OutputProjectionPlain>(params, overlaps, num_sms, stream);
 }
 
 void prepare_output_projection() {
