@@ -263,6 +263,30 @@ typedef struct trimul_execute_args {
  * own workspace and out. Bitwise reproducible, whatever the number of threads and whatever the rest of the batch holds. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_execute(const trimul_plan* plan, const trimul_execute_args* args);
 
+/* ---- stages --------------------------------------------------------------------------------------------------------- */
+
+/* For those who measure: the parts of which an execute consists. */
+typedef struct trimul_stage_info {
+  size_t struct_size;
+  const char* name;      /* "input_projection", "triangle_contraction", "output_projection"; never freed */
+  double flop;           /* floating-point operations of its matrix products: 8 B N^2 C_z C, 2 B C N^3, 2 B N^2 C_z (C + C_z) */
+  int64_t traffic_bytes; /* compulsory: e B N^2 (C_z + 2 C) + 2 B N^2 has_mask, 3 e B N^2 C, e B N^2 (2 C_z + C); the sums over the
+                            stages are trimul_plan_flop and trimul_plan_traffic_bytes */
+  double floor_us;       /* larger of bytes (without the mask's) / bandwidth and FLOP / rate, measured ceilings; 0 where unknown */
+} trimul_stage_info;
+
+#define TRIMUL_STAGE_INFO_INIT \
+  { sizeof(trimul_stage_info), NULL, 0, 0, 0 }
+
+/* Stages that trimul_execute_stage runs: 3 with "cuda:sm90", 0 where the implementation does not divide its work, as on the CPU. */
+TRIMUL_API size_t trimul_plan_num_stages(const trimul_plan* plan);
+/* Describes stage `index`. INVALID_ARGUMENT for an index that is not below trimul_plan_num_stages. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_plan_stage(const trimul_plan* plan, size_t index, trimul_stage_info* info);
+/* Launches one stage alone, behind everything that is on the stream. Arguments, checks and errors as in trimul_execute. Stages 0 to n - 1
+ * in order, with the same arguments on one stream, give bitwise what trimul_execute gives. What passes from stage to stage lies in the
+ * workspace: a stage whose predecessors have not run on it computes from what is there. INVALID_ARGUMENT for an index as above. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_execute_stage(const trimul_plan* plan, size_t index, const trimul_execute_args* args);
+
 /* ---- one call ------------------------------------------------------------------------------------------------------ */
 
 typedef struct trimul_update_args {

@@ -347,6 +347,14 @@ class Weights {
   std::unique_ptr<trimul_weights, Deleter> handle_;
 };
 
+/// One part of an execute. Fields as in trimul_stage_info.
+struct StageInfo {
+  std::string name;
+  double flop = 0;
+  std::int64_t traffic_bytes = 0;
+  double floor_us = 0;  // 0 where no ceilings are known
+};
+
 /// A validated problem with the implementation that serves it. Immutable; any number of threads may execute one plan at a time,
 /// each with its own workspace and out.
 class Plan {
@@ -388,6 +396,35 @@ class Plan {
   /// exactly x. Violations are INVALID_ARGUMENT before anything is written. Returns when done on the CPU, is asynchronous on a GPU.
   void execute(const Tensor& x, const Tensor* mask, const Weights& weights, const Tensor& out, const Workspace& workspace,
                void* stream = nullptr) const {
+    with_execute_args(x, mask, weights, out, workspace, stream,
+                      [this](const trimul_execute_args& args) { check(trimul_execute(handle_.get(), &args)); });
+  }
+
+  /// The parts of an execute, in order; none where the implementation does not divide its work, as on the CPU.
+  [[nodiscard]] std::vector<StageInfo> stages() const {
+    std::vector<StageInfo> found;
+    for (std::size_t index = 0; index < trimul_plan_num_stages(handle_.get()); ++index) {
+      trimul_stage_info info = TRIMUL_STAGE_INFO_INIT;
+      check(trimul_plan_stage(handle_.get(), index, &info));
+      found.push_back({info.name, info.flop, info.traffic_bytes, info.floor_us});
+    }
+    return found;
+  }
+
+  /// Stage `index` of stages() alone, with the arguments of execute. All stages in order, on one stream and workspace, give bitwise what
+  /// execute gives. INVALID_ARGUMENT for an index past the end.
+  void execute_stage(std::size_t index, const Tensor& x, const Tensor* mask, const Weights& weights, const Tensor& out,
+                     const Workspace& workspace, void* stream = nullptr) const {
+    with_execute_args(x, mask, weights, out, workspace, stream,
+                      [&](const trimul_execute_args& args) { check(trimul_execute_stage(handle_.get(), index, &args)); });
+  }
+
+  [[nodiscard]] const trimul_plan* c_plan() const noexcept { return handle_.get(); }
+
+ private:
+  template <typename Function>
+  static void with_execute_args(const Tensor& x, const Tensor* mask, const Weights& weights, const Tensor& out, const Workspace& workspace,
+                                void* stream, const Function& function) {
     detail::require_writable(out);
     const trimul_tensor c_x = x.c_tensor();
     const trimul_tensor c_out = out.c_tensor();
@@ -400,12 +437,8 @@ class Plan {
     args.workspace = workspace.data();
     args.workspace_bytes = workspace.bytes();
     args.stream = stream;
-    check(trimul_execute(handle_.get(), &args));
+    function(args);
   }
-
-  [[nodiscard]] const trimul_plan* c_plan() const noexcept { return handle_.get(); }
-
- private:
   struct Deleter {
     void operator()(trimul_plan* handle) const noexcept { trimul_plan_destroy(handle); }
   };

@@ -74,6 +74,23 @@ Struct read_struct(const char* name, const Struct* given) {
   return result;
 }
 
+/// Copies this library's result into a caller's sized struct: the fields that the caller's header has, its struct_size untouched.
+template <typename Struct>
+void write_struct(const char* name, Struct result, Struct* place) {
+  result.struct_size = read_struct(name, place).struct_size;
+  std::memcpy(place, &result, std::min(result.struct_size, sizeof(Struct)));
+}
+
+const core::Plan& plan_of(const trimul_plan* plan) {
+  if (plan == nullptr) core::fail_invalid("plan: is NULL");
+  return plan->plan;
+}
+
+const core::Weights& weights_of(const trimul_execute_args& args) {
+  if (args.weights == nullptr) core::fail_invalid("weights: is NULL, expected weights of trimul_weights_create");
+  return *args.weights->weights;
+}
+
 core::PlanOptions read_options(const trimul_plan_options* given) {
   core::PlanOptions options;
   if (given == nullptr) return options;
@@ -189,10 +206,10 @@ trimul_status trimul_implementation_can_run(const char* name, const trimul_probl
 
 trimul_status trimul_weights_create(const trimul_plan* plan, const trimul_parameters* parameters, void* stream, trimul_weights** weights) {
   return guarded([&] {
-    if (plan == nullptr) core::fail_invalid("plan: is NULL");
+    const core::Plan& checked = plan_of(plan);
     if (weights == nullptr) core::fail_invalid("weights: is NULL, expected a place for the result");
     *weights = nullptr;
-    *weights = new trimul_weights{plan->plan.prepare_weights(read_struct("parameters", parameters), stream)};
+    *weights = new trimul_weights{checked.prepare_weights(read_struct("parameters", parameters), stream)};
   });
 }
 
@@ -242,10 +259,29 @@ const char* trimul_plan_explain(const trimul_plan* plan) {
 
 trimul_status trimul_execute(const trimul_plan* plan, const trimul_execute_args* args) {
   return guarded([&] {
-    if (plan == nullptr) core::fail_invalid("plan: is NULL");
+    const core::Plan& checked = plan_of(plan);
     const auto in = read_struct("args", args);
-    if (in.weights == nullptr) core::fail_invalid("weights: is NULL, expected weights of trimul_weights_create");
-    plan->plan.execute(in, *in.weights->weights);
+    checked.execute(in, weights_of(in));
+  });
+}
+
+size_t trimul_plan_num_stages(const trimul_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan.num_stages();
+}
+
+trimul_status trimul_plan_stage(const trimul_plan* plan, size_t index, trimul_stage_info* info) {
+  return guarded([&] {
+    const core::Plan& checked = plan_of(plan);
+    const core::StageCost cost = checked.stage_costs()[static_cast<std::size_t>(checked.stage_at(index))];
+    write_struct("info", {sizeof(trimul_stage_info), cost.name, cost.flop, cost.traffic_bytes, cost.floor_us}, info);
+  });
+}
+
+trimul_status trimul_execute_stage(const trimul_plan* plan, size_t index, const trimul_execute_args* args) {
+  return guarded([&] {
+    const core::Plan& checked = plan_of(plan);
+    const auto in = read_struct("args", args);
+    checked.execute_stage(index, in, weights_of(in));
   });
 }
 

@@ -38,6 +38,10 @@ class PackedWeights {
   [[nodiscard]] virtual std::vector<ByteRange> ranges() const = 0;
 };
 
+/// Parts of an execute, in order. Their names recur at every level of every implementation.
+enum class Stage { kInputProjection, kTriangleContraction, kOutputProjection };
+inline constexpr std::size_t kNumStages = 3;
+
 /// Arguments of one execute after validation.
 struct ExecuteArgs {
   const void* x = nullptr;       // [B, N, N, C_z], contiguous, problem.x_dtype
@@ -63,6 +67,15 @@ class PlanBody {
   [[nodiscard]] virtual std::string_view weights_layout() const = 0;
   [[nodiscard]] virtual std::unique_ptr<PackedWeights> pack_weights(const Parameters& parameters, void* stream) const = 0;
   virtual void execute(const ExecuteArgs& args) const = 0;
+  /// This body where its execute consists of stages that can be run one by one, else null.
+  [[nodiscard]] virtual const class StagedPlanBody* as_staged() const { return nullptr; }
+};
+
+class StagedPlanBody : public PlanBody {
+ public:
+  [[nodiscard]] const StagedPlanBody* as_staged() const final { return this; }
+  /// One stage alone, behind everything that is on the stream. All in order, on one stream, give bitwise what execute gives.
+  virtual void execute_stage(Stage stage, const ExecuteArgs& args) const = 0;
 };
 
 struct Implementation {

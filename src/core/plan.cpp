@@ -49,30 +49,49 @@ Plan::Plan(const Problem& problem, const PlanOptions& options, std::span<const I
   if (env::log_dispatch()) env::log_line(explanation_);
 }
 
+std::array<StageCost, kNumStages> Plan::stage_costs() const {
+  const std::int64_t pairs = problem_.batch * problem_.pairs();
+  const auto c_z = static_cast<double>(problem_.c_z);
+  const auto c = static_cast<double>(problem_.c_hidden);
+  const auto stage = [&](const char* name, std::int64_t elements_per_pair, double flop_per_pair) {
+    StageCost cost{.name = name,
+                   .flop = static_cast<double>(pairs) * flop_per_pair,
+                   .traffic_bytes = pairs * elements_per_pair * static_cast<std::int64_t>(dtype_bytes(problem_.x_dtype)),
+                   .floor_us = 0};
+    if (device_.bytes_per_us > 0)
+      cost.floor_us = std::max(static_cast<double>(cost.traffic_bytes) / device_.bytes_per_us, cost.flop / device_.flop_per_us);
+    return cost;
+  };
+  std::array costs{stage("input_projection", problem_.c_z + 2 * problem_.c_hidden, 8 * c_z * c),
+                   stage("triangle_contraction", 3 * problem_.c_hidden, 2 * c * static_cast<double>(problem_.tokens)),
+                   stage("output_projection", 2 * problem_.c_z + problem_.c_hidden, 2 * c_z * (c + c_z))};
+  if (problem_.has_mask) costs.front().traffic_bytes += 2 * pairs;
+  return costs;
+}
+
 std::int64_t Plan::traffic_bytes() const {
-  const auto element_bytes = static_cast<std::int64_t>(dtype_bytes(problem_.x_dtype));
-  const std::int64_t per_pair = element_bytes * (3 * problem_.c_z + 6 * problem_.c_hidden) + (problem_.has_mask ? 2 : 0);
-  return problem_.batch * problem_.pairs() * per_pair;
+  std::int64_t bytes = 0;
+  for (const StageCost& stage : stage_costs()) bytes += stage.traffic_bytes;
+  return bytes;
 }
 
 double Plan::flop() const {
-  const auto n = static_cast<double>(problem_.tokens);
-  const auto c = static_cast<double>(problem_.c_hidden);
-  const auto c_z = static_cast<double>(problem_.c_z);
-  return static_cast<double>(problem_.batch) * (8 * n * n * c_z * c + 2 * c * n * n * n + 2 * n * n * c_z * (c + c_z));
+  double flop = 0;
+  for (const StageCost& stage : stage_costs()) flop += stage.flop;
+  return flop;
 }
 
 double Plan::floor_us() const {
-  if (device_.bytes_per_us <= 0) return 0;
-  const auto pairs = static_cast<double>(problem_.batch) * static_cast<double>(problem_.pairs());
-  const auto n = static_cast<double>(problem_.tokens);
-  const auto c = static_cast<double>(problem_.c_hidden);
-  const auto c_z = static_cast<double>(problem_.c_z);
-  const auto element_bytes = static_cast<double>(dtype_bytes(problem_.x_dtype));
-  const auto stage = [&](double elements_per_pair, double flop_per_pair) {
-    return pairs * std::max(element_bytes * elements_per_pair / device_.bytes_per_us, flop_per_pair / device_.flop_per_us);
-  };
-  return stage(c_z + 2 * c, 8 * c_z * c) + stage(3 * c, 2 * c * n) + stage(2 * c_z + c, 2 * c_z * (c + c_z));
+  double sum_us = 0;
+  for (const StageCost& stage : stage_costs()) sum_us += stage.floor_us;
+  return sum_us;
+}
+
+Stage Plan::stage_at(std::size_t index) const {
+  if (num_stages() == 0)
+    fail_invalid("stage: is ", index, ", but implementation ", implementation(), " does not divide its work into stages");
+  if (index >= num_stages()) fail_invalid("stage: is ", index, ", expected 0 to ", num_stages() - 1);
+  return static_cast<Stage>(index);
 }
 
 std::string Plan::compose_explanation(const std::vector<Declined>& declined) const {
@@ -117,7 +136,7 @@ void Plan::check_weights(const Weights& weights) const {
   if (!(weights.device == problem_.device)) fail_invalid("weights: are on another device than the plan");
 }
 
-void Plan::execute(const trimul_execute_args& args, const Weights& weights) const {
+ExecuteArgs Plan::check_execute(const trimul_execute_args& args, const Weights& weights) const {
   const TensorView x = view_tensor("x", args.x);
   check_x(x, problem_);
   if (args.mask == nullptr && problem_.has_mask) fail_invalid("mask: is missing, but the plan was made with it");
@@ -152,8 +171,18 @@ void Plan::execute(const trimul_execute_args& args, const Weights& weights) cons
   if (device_.is_hypothetical)
     throw Error(StatusCode::kUnsupported,
                 text("device: the plan was made for ", device_.name, " as such, not for a device that is here; it only explains"));
-  if (problem_.is_empty()) return;
-  body_->execute(bound);
+  return bound;
+}
+
+void Plan::execute(const trimul_execute_args& args, const Weights& weights) const {
+  const ExecuteArgs bound = check_execute(args, weights);
+  if (!problem_.is_empty()) body_->execute(bound);
+}
+
+void Plan::execute_stage(std::size_t index, const trimul_execute_args& args, const Weights& weights) const {
+  const Stage stage = stage_at(index);
+  const ExecuteArgs bound = check_execute(args, weights);
+  if (!problem_.is_empty()) body_->as_staged()->execute_stage(stage, bound);
 }
 
 }  // namespace trimul::core

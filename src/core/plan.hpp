@@ -2,6 +2,7 @@
 // Plan: a validated problem, the implementation that serves it, and everything known before the tensors are.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +25,14 @@ struct Weights {
   std::unique_ptr<PackedWeights> packed;
 };
 
+/// What one stage costs at least, whoever computes it.
+struct StageCost {
+  const char* name;
+  double flop;                 // of its matrix products
+  std::int64_t traffic_bytes;  // compulsory: operands read once, results written once; the mask belongs to the input projection
+  double floor_us;             // the larger of bytes / bandwidth (without the mask's) and flop / rate; 0 where no ceilings are known
+};
+
 struct PlanOptions {
   std::string implementation;  // empty: the first that accepts
   std::string arch;            // empty: the problem's device
@@ -41,14 +50,23 @@ class Plan {
   [[nodiscard]] std::int64_t traffic_bytes() const;
   [[nodiscard]] double flop() const;
   [[nodiscard]] double floor_us() const;
+  [[nodiscard]] std::array<StageCost, kNumStages> stage_costs() const;
+  /// Stages that execute_stage runs: kNumStages, or 0 where the implementation does not divide its work.
+  [[nodiscard]] std::size_t num_stages() const { return body_->as_staged() != nullptr ? kNumStages : 0; }
+  /// Throws INVALID_ARGUMENT unless `index` is below num_stages().
+  [[nodiscard]] Stage stage_at(std::size_t index) const;
   [[nodiscard]] const std::string& explain() const { return explanation_; }
 
   [[nodiscard]] std::unique_ptr<Weights> prepare_weights(const trimul_parameters& parameters, void* stream) const;
   void execute(const trimul_execute_args& args, const Weights& weights) const;
+  /// One stage alone, after the same checks. INVALID_ARGUMENT for an index that stage_at refuses.
+  void execute_stage(std::size_t index, const trimul_execute_args& args, const Weights& weights) const;
 
  private:
   [[nodiscard]] std::string compose_explanation(const std::vector<Declined>& declined) const;
   void check_weights(const Weights& weights) const;
+  /// Everything that can be wrong with an execute; the arguments as the implementation takes them.
+  [[nodiscard]] ExecuteArgs check_execute(const trimul_execute_args& args, const Weights& weights) const;
 
   Problem problem_;
   DeviceInfo device_;

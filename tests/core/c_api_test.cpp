@@ -30,6 +30,7 @@ TEST(CApi, NullHandlesAreHarmless) {
   EXPECT_EQ(trimul_plan_traffic_bytes(nullptr), 0);
   EXPECT_EQ(trimul_plan_flop(nullptr), 0.0);
   EXPECT_EQ(trimul_plan_floor_us(nullptr), 0.0);
+  EXPECT_EQ(trimul_plan_num_stages(nullptr), 0U);
   EXPECT_STREQ(trimul_plan_explain(nullptr), "");
   EXPECT_STREQ(trimul_plan_implementation(nullptr), "");
 }
@@ -49,6 +50,10 @@ TEST(CApi, NullArgumentsAreNamed) {
             "INVALID_ARGUMENT: weights: is NULL, expected a place for the result");
   EXPECT_EQ(outcome(trimul_execute(nullptr, &call.args)), "INVALID_ARGUMENT: plan: is NULL");
   EXPECT_EQ(outcome(trimul_execute(call.plan.get(), nullptr)), "INVALID_ARGUMENT: args: is NULL, expected a struct");
+  trimul_stage_info info = TRIMUL_STAGE_INFO_INIT;
+  EXPECT_EQ(outcome(trimul_plan_stage(nullptr, 0, &info)), "INVALID_ARGUMENT: plan: is NULL");
+  EXPECT_EQ(outcome(trimul_execute_stage(nullptr, 0, &call.args)), "INVALID_ARGUMENT: plan: is NULL");
+  EXPECT_EQ(outcome(trimul_execute_stage(call.plan.get(), 0, nullptr)), "INVALID_ARGUMENT: args: is NULL, expected a struct");
   EXPECT_EQ(outcome(trimul_update(nullptr)), "INVALID_ARGUMENT: args: is NULL, expected a struct");
   trimul_update_args args = call.bound.update_args(call.data);
   EXPECT_EQ(outcome(trimul_update(&args)), "INVALID_ARGUMENT: out: is missing, expected a tensor");
@@ -155,6 +160,49 @@ TEST(CApi, TheLastErrorIsPerThreadAndSurvivesSuccess) {
   const trimul_problem good = Case(kSmall).problem();
   const PlanPtr served = make_plan(good);
   EXPECT_EQ(trimul_last_error(), mine);
+}
+
+TEST(CApi, ACpuPlanHasNoStages) {
+  Call call(kSmall);
+  trimul_stage_info info = TRIMUL_STAGE_INFO_INIT;
+  EXPECT_EQ(trimul_plan_num_stages(call.plan.get()), 0U);
+  const std::string refusal = "INVALID_ARGUMENT: stage: is 0, but implementation cpu does not divide its work into stages";
+  EXPECT_EQ(outcome(trimul_plan_stage(call.plan.get(), 0, &info)), refusal);
+  EXPECT_EQ(outcome(trimul_execute_stage(call.plan.get(), 0, &call.args)), refusal);
+  call.args.weights = nullptr;
+  EXPECT_EQ(outcome(trimul_execute_stage(call.plan.get(), 0, &call.args)),
+            "INVALID_ARGUMENT: weights: is NULL, expected weights of trimul_weights_create");
+}
+
+/// Needs no GPU: the plan is for an architecture.
+TEST(CApi, StagesOfTheHopperPlanDescribeThemselves) {
+  trimul_problem problem = Case(gpu_spec({.n = 64, .mask = MaskKind::kNone})).problem();
+  problem.device = {TRIMUL_CUDA, 0};
+  trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
+  options.implementation = "cuda:sm90";
+  options.arch = "sm90";
+  trimul_plan* made = nullptr;
+  if (trimul_plan_create(&problem, &options, &made) == TRIMUL_UNSUPPORTED) GTEST_SKIP() << trimul_last_error();  // not in this build
+  const PlanPtr plan(made);
+  ASSERT_EQ(trimul_plan_num_stages(plan.get()), 3U);
+  const char* const names[] = {"input_projection", "triangle_contraction", "output_projection"};
+  for (std::size_t stage = 0; stage < 3; ++stage) {
+    trimul_stage_info info = TRIMUL_STAGE_INFO_INIT;
+    ASSERT_EQ(trimul_plan_stage(plan.get(), stage, &info), TRIMUL_OK) << trimul_last_error();
+    EXPECT_STREQ(info.name, names[stage]);
+    EXPECT_EQ(info.struct_size, sizeof(info));
+    EXPECT_EQ(info.traffic_bytes, 6 * 128 * 64 * 64);
+    EXPECT_GT(info.flop, 0);
+    EXPECT_GT(info.floor_us, 0);
+    // An older caller's struct ends earlier: what lies behind it stays.
+    info.floor_us = -1;
+    info.struct_size = offsetof(trimul_stage_info, floor_us);
+    ASSERT_EQ(trimul_plan_stage(plan.get(), stage, &info), TRIMUL_OK) << trimul_last_error();
+    EXPECT_EQ(info.floor_us, -1);
+  }
+  trimul_stage_info info = TRIMUL_STAGE_INFO_INIT;
+  EXPECT_EQ(outcome(trimul_plan_stage(plan.get(), 3, &info)), "INVALID_ARGUMENT: stage: is 3, expected 0 to 2");
+  EXPECT_EQ(outcome(trimul_plan_stage(plan.get(), 0, nullptr)), "INVALID_ARGUMENT: info: is NULL, expected a struct");
 }
 
 TEST(CApi, WeightsKnowTheirBytes) {

@@ -21,20 +21,21 @@ trimul_problem problem_of(std::int64_t b, std::int64_t n, std::int64_t c_z, std:
   return problem;
 }
 
+class NoWeights final : public core::PackedWeights {
+ public:
+  [[nodiscard]] std::size_t bytes() const override { return 0; }
+  [[nodiscard]] std::vector<core::ByteRange> ranges() const override { return {}; }
+};
+
 /// An implementation that accepts GPUs, so that hypothetical architectures can be planned for in any build.
 core::Implementation for_gpus() {
-  class Weights final : public core::PackedWeights {
-   public:
-    [[nodiscard]] std::size_t bytes() const override { return 0; }
-    [[nodiscard]] std::vector<core::ByteRange> ranges() const override { return {}; }
-  };
   class Body final : public core::PlanBody {
    public:
     [[nodiscard]] std::size_t workspace_bytes() const override { return 0; }
     [[nodiscard]] std::string explain() const override { return "tiles: none\n"; }
     [[nodiscard]] std::string_view weights_layout() const override { return "none"; }
     [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters&, void*) const override {
-      return std::make_unique<Weights>();
+      return std::make_unique<NoWeights>();
     }
     void execute(const core::ExecuteArgs&) const override { ADD_FAILURE() << "executed"; }
   };
@@ -83,6 +84,82 @@ TEST(Plan, WorkspaceOfTheReferenceIsTwoPlanesOfDoubles) {
   for (const std::int64_t n : {1, 255, 4095, 4096, 4097, 8192})
     EXPECT_EQ(trimul_plan_workspace_bytes(make_plan(problem_of(5, n, 128, 128), "reference").get()),
               static_cast<std::size_t>(2 * 8 * 128 * n * n));
+}
+
+TEST(Plan, StagesAddUpToThePlan) {
+  for (const bool mask : {false, true}) {
+    const core::Plan plan = plan_for(problem_of(2, 300, 64, 128, TRIMUL_BF16, mask), "sm90");
+    std::int64_t bytes = 0;
+    double flop = 0, floor_us = 0;
+    std::string names;
+    for (const core::StageCost& stage : plan.stage_costs()) {
+      names += std::string(stage.name) + " ";
+      bytes += stage.traffic_bytes;
+      flop += stage.flop;
+      floor_us += stage.floor_us;
+    }
+    EXPECT_EQ(names, "input_projection triangle_contraction output_projection ");
+    EXPECT_EQ(bytes, plan.traffic_bytes());
+    EXPECT_EQ(flop, plan.flop());
+    EXPECT_EQ(floor_us, plan.floor_us());
+  }
+  // 6 bytes per pair and channel in each stage at C = C_z; the mask's two bytes belong to the first and to no floor.
+  constexpr std::int64_t kPairs = 512 * 512;
+  const core::Plan plan = plan_for(problem_of(1, 512, 128, 128, TRIMUL_BF16, true), "sm90");
+  const auto stages = plan.stage_costs();
+  EXPECT_EQ(stages[0].traffic_bytes, 6 * 128 * kPairs + 2 * kPairs);
+  EXPECT_EQ(stages[1].traffic_bytes, 6 * 128 * kPairs);
+  EXPECT_EQ(stages[2].traffic_bytes, 6 * 128 * kPairs);
+  EXPECT_EQ(stages[1].flop, 2.0 * 128 * 512 * kPairs);
+  EXPECT_NEAR(stages[0].floor_us, 6 * 128 * kPairs / 4.3e6, 1e-9);
+  EXPECT_NEAR(plan_for(problem_of(1, 2048, 128, 128), "sm90").stage_costs()[1].floor_us, 2.0 * 128 * 2048.0 * 2048 * 2048 / 790e6, 1e-9);
+}
+
+/// Three stages that write their number to out.
+core::Implementation in_stages() {
+  class Body final : public core::StagedPlanBody {
+   public:
+    [[nodiscard]] std::size_t workspace_bytes() const override { return 0; }
+    [[nodiscard]] std::string explain() const override { return "tiles: none\n"; }
+    [[nodiscard]] std::string_view weights_layout() const override { return "none"; }
+    [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters&, void*) const override {
+      return std::make_unique<NoWeights>();
+    }
+    void execute(const core::ExecuteArgs&) const override { ADD_FAILURE() << "executed"; }
+    void execute_stage(core::Stage stage, const core::ExecuteArgs& args) const override {
+      *static_cast<float*>(args.out) = 1.0F + static_cast<float>(stage);
+    }
+  };
+  return {.name = "staged",
+          .describe = [] { return std::string("for this test"); },
+          .can_run = [](const core::Problem&, const core::DeviceInfo&) -> std::optional<core::Rejection> { return std::nullopt; },
+          .make_plan = [](const core::Problem&, const core::DeviceInfo&,
+                          const std::vector<core::Knob>&) -> std::unique_ptr<core::PlanBody> { return std::make_unique<Body>(); }};
+}
+
+TEST(Plan, StagesRunOneByOneAfterTheChecksOfAnExecute) {
+  static const std::array list{in_stages()};
+  Call call(kSmall);
+  const core::Plan plan(core::validate_problem(call.data.problem()), {}, list);
+  const auto weights = plan.prepare_weights(call.bound.parameters, nullptr);
+  ASSERT_EQ(plan.num_stages(), 3U);
+  for (std::size_t stage = 0; stage < 3; ++stage) {
+    plan.execute_stage(stage, call.args, *weights);
+    EXPECT_EQ(*static_cast<const float*>(call.out_view.data), 1.0F + static_cast<float>(stage));
+  }
+  EXPECT_EQ(outcome_of([&] { plan.execute_stage(3, call.args, *weights); }), "INVALID_ARGUMENT: stage: is 3, expected 0 to 2");
+  call.args.mask = nullptr;
+  EXPECT_EQ(outcome_of([&] { plan.execute_stage(0, call.args, *weights); }),
+            "INVALID_ARGUMENT: mask: is missing, but the plan was made with it");
+  const Case nothing({.lead = {0}, .n = 3, .c_z = 8, .c = 6});
+  const Bound bound(nothing);
+  const core::Plan idle(core::validate_problem(nothing.problem()), {}, list);
+  call.args.x = &bound.x;
+  call.args.mask = bound.mask_or_null();
+  call.args.out = &bound.x;
+  *static_cast<float*>(call.out_view.data) = 7.0F;
+  idle.execute_stage(0, call.args, *weights);
+  EXPECT_EQ(*static_cast<const float*>(call.out_view.data), 7.0F) << "an empty problem computed something";
 }
 
 TEST(Plan, WorkspaceOfTheCpuGrowsThroughTwoToThe31And32) {

@@ -42,7 +42,7 @@ CUtensorMap encode_out(const void* out, const core::Problem& problem, TileCopy c
   return encode_pairs(out, problem, copy, copy == TileCopy::kUnits ? kUnitPositions : kWarpColumns, 1);
 }
 
-class Sm90Plan final : public core::PlanBody {
+class Sm90Plan final : public core::StagedPlanBody {
  public:
   Sm90Plan(const core::Problem& problem, const core::DeviceInfo& device, ContractionVariant variant)
       : problem_(problem),
@@ -76,14 +76,21 @@ class Sm90Plan final : public core::PlanBody {
   }
 
   void execute(const core::ExecuteArgs& args) const override;
+  void execute_stage(core::Stage stage, const core::ExecuteArgs& args) const override;
 
  private:
+  /// Which kernels are launched programmatically dependent on the one before: none, or what the plan chose.
+  struct Overlap {
+    bool input_projection = false, triangle_contraction = false, output_projection = false;
+  };
+  void run_stage(core::Stage stage, const core::ExecuteArgs& args, const Overlap& overlap) const;
   /// Scale and shift of every position's row of x, behind the planes: 8 bytes beside 768.
   [[nodiscard]] float2* statistics(const core::ExecuteArgs& args) const {
     return reinterpret_cast<float2*>(static_cast<std::byte*>(args.workspace) + 3 * plane_bytes_);
   }
-  void project_input(const void* x, const core::ExecuteArgs& args, const Sm90PackedWeights& weights, std::byte* planes) const;
-  void contract(std::byte* a, std::byte* b, std::byte* y, void* stream) const;
+  void project_input(const void* x, std::byte* planes, bool overlaps, const core::ExecuteArgs& args,
+                     const Sm90PackedWeights& weights) const;
+  void contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps, void* stream) const;
   void project_output(const void* x, const std::byte* y, void* out, bool overlaps, const core::ExecuteArgs& args,
                       const Sm90PackedWeights& weights) const;
   void copy_pairs(void* to, const void* from, void* stream) const {
@@ -98,27 +105,45 @@ class Sm90Plan final : public core::PlanBody {
   std::size_t plane_bytes_;  // of a, of b, of y
 };
 
-/// Bulk copies need 16-byte aligned tensors. A misaligned x or out passes through a plane of the workspace that is free at that moment: y's
-/// before the contraction, then b's for x and a's for out.
 void Sm90Plan::execute(const core::ExecuteArgs& args) const {
   const DeviceGuard guard(device_.device.index);
+  const Overlap overlap{true, overlaps_projection(problem_.tokens), true};
+  for (const auto stage : {core::Stage::kInputProjection, core::Stage::kTriangleContraction, core::Stage::kOutputProjection})
+    run_stage(stage, args, overlap);
+}
+
+void Sm90Plan::execute_stage(core::Stage stage, const core::ExecuteArgs& args) const {
+  const DeviceGuard guard(device_.device.index);
+  run_stage(stage, args, {});
+}
+
+/// Bulk copies need 16-byte aligned tensors. A misaligned x or out passes through a plane of the workspace that is free at that moment: y's
+/// before the contraction, then b's for x and a's for out.
+void Sm90Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, const Overlap& overlap) const {
   const auto& weights = static_cast<const Sm90PackedWeights&>(*args.weights);
   auto* const a = static_cast<std::byte*>(args.workspace);
   std::byte* const b = a + plane_bytes_;
   std::byte* const y = b + plane_bytes_;
   const auto is_aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % kTmaAlignmentBytes == 0; };
   const bool copies_x = !is_aligned(args.x);
-  const bool copies_out = !is_aligned(args.out);
-  if (copies_x) copy_pairs(y, args.x, args.stream);
-  project_input(copies_x ? y : args.x, args, weights, a);
-  contract(a, b, y, args.stream);
-  if (copies_x) copy_pairs(b, args.x, args.stream);
-  // The output projection reads x before it waits for the kernel before it: not while a copy is still writing it.
-  project_output(copies_x ? b : args.x, y, copies_out ? a : args.out, !copies_x, args, weights);
-  if (copies_out) copy_pairs(args.out, a, args.stream);
+  switch (stage) {
+    case core::Stage::kInputProjection: {
+      if (copies_x) copy_pairs(y, args.x, args.stream);
+      return project_input(copies_x ? y : args.x, a, overlap.input_projection, args, weights);
+    }
+    case core::Stage::kTriangleContraction: return contract(a, b, y, overlap.triangle_contraction, args.stream);
+    case core::Stage::kOutputProjection: {
+      const bool copies_out = !is_aligned(args.out);
+      if (copies_x) copy_pairs(b, args.x, args.stream);
+      // The output projection reads x before it waits for the kernel before it: not while a copy is still writing it.
+      project_output(copies_x ? b : args.x, y, copies_out ? a : args.out, overlap.output_projection && !copies_x, args, weights);
+      if (copies_out) copy_pairs(args.out, a, args.stream);
+    }
+  }
 }
 
-void Sm90Plan::project_input(const void* x, const core::ExecuteArgs& args, const Sm90PackedWeights& weights, std::byte* planes) const {
+void Sm90Plan::project_input(const void* x, std::byte* planes, bool overlaps, const core::ExecuteArgs& args,
+                             const Sm90PackedWeights& weights) const {
   InputProjectionParams params{};
   params.tiling = tile_pairs(problem_.batch, problem_.tokens);
   params.x = encode_x(x, problem_, params.tiling.copy);
@@ -137,10 +162,10 @@ void Sm90Plan::project_input(const void* x, const core::ExecuteArgs& args, const
   params.statistics = statistics(args);
   if (args.mask) params.mask = pack_mask(*args.mask, problem_, params.tiling.copy == TileCopy::kFlat);
   params.eps = problem_.eps;
-  launch_input_projection(params, input_projection_parts(params.tiling.num_tiles, device_.num_sms), device_.num_sms, args.stream);
+  launch_input_projection(params, input_projection_parts(params.tiling.num_tiles, device_.num_sms), overlaps, device_.num_sms, args.stream);
 }
 
-void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, void* stream) const {
+void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps, void* stream) const {
   const TriangleContractionConfig config = contraction_config(variant_);
   const bool incoming = problem_.direction == core::Direction::kIncoming;
   const auto tokens = static_cast<std::uint64_t>(problem_.tokens);
@@ -167,7 +192,7 @@ void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, void* stream) 
   params.wide_tiles_n = tiling.wide_tiles_n;
   params.total_tiles = static_cast<std::int32_t>(tiling.total_tiles);
   params.rotation = tiling.rotation;
-  params.overlaps_projection = overlaps_projection(problem_.tokens);
+  params.overlaps_projection = overlaps;
   params.skips_empty_rows = tiling.skips_empty_rows;
   launch_triangle_contraction(variant_, incoming, params, device_.num_sms, stream);
 }

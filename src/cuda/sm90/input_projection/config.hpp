@@ -38,8 +38,8 @@ struct InputProjectionParams {
   float eps;
 };
 
-/// Launches on `stream`, overlapping the kernel before it. `parts`: 1 or 2. Throws DEVICE_ERROR.
-void launch_input_projection(const InputProjectionParams& params, int parts, int num_sms, void* stream);
+/// Launches on `stream`. `parts`: 1 or 2. `overlaps`: programmatically dependent on the kernel before it. Throws DEVICE_ERROR.
+void launch_input_projection(const InputProjectionParams& params, int parts, bool overlaps, int num_sms, void* stream);
 
 /// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
 void prepare_input_projection();

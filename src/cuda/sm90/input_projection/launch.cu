@@ -9,12 +9,12 @@ namespace trimul::cuda::sm90 {
 namespace {
 
 template <int kParts, bool kHasBias>
-void launch(const InputProjectionParams& params, int num_sms, void* stream) {
+void launch(const InputProjectionParams& params, bool overlaps, int num_sms, void* stream) {
   using Config = InputProjectionVariant<kParts, kHasBias>;
   const auto groups = static_cast<int>(params.tiling.num_tiles / Config::kCfg.store_warpgroups);
   const int blocks = std::min(groups, std::max(num_sms / kParts, 1)) * kParts;
   launch_chain_kernel(input_projection_kernel<Config>, blocks, Config::kCfg.threads(),
-                      sizeof(typename InputProjection<Config>::SharedStorage), true, stream, params);
+                      sizeof(typename InputProjection<Config>::SharedStorage), overlaps, stream, params);
 }
 
 template <int kParts, bool kHasBias>
@@ -25,10 +25,11 @@ void prepare() {
 
 }  // namespace
 
-void launch_input_projection(const InputProjectionParams& params, int parts, int num_sms, void* stream) {
+void launch_input_projection(const InputProjectionParams& params, int parts, bool overlaps, int num_sms, void* stream) {
   const bool has_bias = params.bias != nullptr;
-  if (parts == 2) return has_bias ? launch<2, true>(params, num_sms, stream) : launch<2, false>(params, num_sms, stream);
-  return has_bias ? launch<1, true>(params, num_sms, stream) : launch<1, false>(params, num_sms, stream);
+  if (parts == 2)
+    return has_bias ? launch<2, true>(params, overlaps, num_sms, stream) : launch<2, false>(params, overlaps, num_sms, stream);
+  return has_bias ? launch<1, true>(params, overlaps, num_sms, stream) : launch<1, false>(params, overlaps, num_sms, stream);
 }
 
 void prepare_input_projection() {
