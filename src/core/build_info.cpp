@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/build_info.hpp"
 
+#include "commit.hpp"  // of the build: cmake/write_commit.cmake
 #include "core/env.hpp"
 #include "core/error.hpp"
 #include "cpu/gemm.hpp"
@@ -19,7 +20,8 @@ std::string build_info() {
 #else
   const char* cuda = "none";
 #endif
-  return text("version: ", kVersion, "\ncompiler: ", compiler, "\nonednn: ", cpu::gemm_library(), "\ncuda: ", cuda, "\n");
+  return text("version: ", kVersion, "\ncommit: ", kCommit, "\ncompiler: ", compiler, "\nonednn: ", cpu::gemm_library(), "\ncuda: ", cuda,
+              "\n");
 }
 
 std::string cpu_description() {
