@@ -158,6 +158,41 @@ TRIMUL_API const char* trimul_implementation_description(size_t index);
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_implementation_can_run(const char* name, const trimul_problem* problem, const char* arch,
                                                                         const char** reason);
 
+/* ---- knobs --------------------------------------------------------------------------------------------------------- */
+
+/* One axis of an implementation's choice. Every value of every knob gives bitwise the same result. */
+typedef struct trimul_knob {
+  const char* name;
+  int64_t value;
+} trimul_knob;
+
+/* The values that a knob takes: the whole numbers from `least` to `most`. */
+typedef struct trimul_knob_range {
+  size_t struct_size;
+  const char* name; /* never freed */
+  int64_t least;
+  int64_t most;
+} trimul_knob_range;
+
+#define TRIMUL_KNOB_RANGE_INIT \
+  { sizeof(trimul_knob_range), NULL, 0, 0 }
+
+/* Knobs of the implementation `name`; 0 where it is absent from this build, and for an unknown name or NULL.
+ *   "cpu", "reference"  threads    most threads to use
+ *   "cuda:sm90"         k1_parts   blocks that share the output channels of a tile of the input projection
+ *                       k2_tile    tile of the contraction: 0 64 x 64, 1 128 x 128, 2 192 x 192, 3 128 x 192 with narrow ones of 128
+ *                       overlap    kernels that are launched programmatically dependent on the one before them on the stream, added up:
+ *                                  1 input projection, 2 contraction, 4 output projection */
+TRIMUL_API size_t trimul_implementation_num_knobs(const char* name);
+/* Knob `index` of an implementation. INVALID_ARGUMENT for an unknown name and for an index that is not below its number of knobs. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_implementation_knob(const char* name, size_t index, trimul_knob_range* range);
+
+/* What a plan without knobs would use: one value for each knob, in their order. `implementation` and `arch`: as in trimul_plan_options.
+ * The first `capacity` go to `knobs`; `*num_knobs` receives how many there are. Names are never freed. INVALID_ARGUMENT and UNSUPPORTED
+ * as trimul_plan_create. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_recommend_knobs(const trimul_problem* problem, const char* implementation,
+                                                                 const char* arch, trimul_knob* knobs, size_t capacity, size_t* num_knobs);
+
 /* ---- prepared weights ---------------------------------------------------------------------------------------------- */
 
 /* The twelve parameters in the operator's order. Any float dtype (F64, F32, F16, BF16), each its own; contiguous. NULL
@@ -198,17 +233,10 @@ TRIMUL_API size_t trimul_weights_bytes(const trimul_weights* weights);
 
 /* ---- plan ---------------------------------------------------------------------------------------------------------- */
 
-/* An override of one axis of an implementation's choice. Every value of every knob gives bitwise the same result. */
-typedef struct trimul_knob {
-  const char* name;
-  int64_t value;
-} trimul_knob;
-
 typedef struct trimul_plan_options {
   size_t struct_size;
   const char* implementation; /* NULL: the first that accepts; a name: that one or UNSUPPORTED with its reason */
-  const trimul_knob* knobs;   /* [num_knobs]; unknown name: INVALID_ARGUMENT; a value that cannot serve: UNSUPPORTED.
-                                 "threads" (cpu, reference): most threads to use, >= 1 */
+  const trimul_knob* knobs;   /* [num_knobs] overrides; unknown name: INVALID_ARGUMENT; a value outside its range: UNSUPPORTED */
   size_t num_knobs;
   const char* arch; /* NULL: the device of the problem. "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": plan for a GPU of that
                        architecture whether or not one is there; such a plan explains, its execute is UNSUPPORTED */
@@ -344,7 +372,11 @@ TRIMUL_API int32_t trimul_cuda_device_count(void);
 /* One line naming a device ("CPU, 2 threads, avx512"). NULL for one that does not exist, and where TRIMUL_NUM_THREADS is malformed
  * (trimul_last_error says so). Valid until this thread's next call. */
 TRIMUL_API const char* trimul_device_description(trimul_device device);
-/* How the library was built, text lines "key: value" (compiler, oneDNN version or "none", CUDA architectures or "none"). */
+/* Measured ceilings of a device: bytes a copy kernel reads and writes and FLOP of a large bf16 product, per microsecond. 0 where nobody has
+ * measured, as for CPUs. UNSUPPORTED or INVALID_ARGUMENT for a device that does not exist. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_device_ceilings(trimul_device device, double* bytes_per_us, double* flop_per_us);
+/* How the library was built, text lines "key: value" (commit or "unknown", with "-dirty" where files differed from it; compiler, oneDNN
+ * version or "none", CUDA architectures or "none"). */
 TRIMUL_API const char* trimul_build_info(void);
 
 #if defined(__cplusplus)

@@ -532,6 +532,20 @@ struct Cell {
   return names;
 }
 
+/// What a plan without knobs would use, as PlanOptions::knobs takes it; only implementation and arch of `options` play a part.
+/// INVALID_ARGUMENT and UNSUPPORTED as Plan.
+[[nodiscard]] inline std::vector<std::pair<std::string, std::int64_t>> recommended_knobs(const Problem& problem,
+                                                                                         const PlanOptions& options = {}) {
+  const trimul_problem c_problem = problem.c_problem();
+  const detail::CPlanOptions c_options(options);
+  std::array<trimul_knob, 16> knobs{};
+  std::size_t count = 0;
+  check(trimul_recommend_knobs(&c_problem, c_options.get()->implementation, c_options.get()->arch, knobs.data(), knobs.size(), &count));
+  std::vector<std::pair<std::string, std::int64_t>> named;
+  for (std::size_t k = 0; k < std::min(count, knobs.size()); ++k) named.emplace_back(knobs[k].name, knobs[k].value);
+  return named;
+}
+
 /// Why an implementation declines a problem; nothing when it accepts. INVALID_ARGUMENT for an unknown name.
 [[nodiscard]] inline std::optional<std::string> why_not(const std::string& implementation, const Problem& problem) {
   const trimul_problem c_problem = problem.c_problem();

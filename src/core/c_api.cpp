@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI over the core: unpacks structs, catches exceptions, keeps this thread's message. Contracts stand in trimul.h.
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 
 #include "core/arguments.hpp"
 #include "core/build_info.hpp"
+#include "core/c_api_boundary.hpp"
 #include "core/checked.hpp"
 #include "core/env.hpp"
 #include "core/error.hpp"
+#include "core/knobs.hpp"
 #include "core/memory.hpp"
 #include "core/plan.hpp"
 #include "reference/reference.hpp"
@@ -27,59 +26,11 @@ struct trimul_weights {
 
 namespace {
 
-thread_local std::string last_error;
+using core::guarded;
+using core::read_struct;
+using core::write_struct;
+
 thread_local std::string returned_text;  // what a `const char*` result points at
-
-trimul_status fail(trimul_status status, const char* message) noexcept {
-  try {
-    last_error = message;
-  } catch (...) {
-    last_error.clear();
-  }
-  return status;
-}
-
-/// Runs `body` and turns what it throws into a status and this thread's message.
-template <typename Body>
-trimul_status guarded(const Body& body) noexcept {
-  try {
-    body();
-    return TRIMUL_OK;
-  } catch (const core::Error& error) {
-    return fail(static_cast<trimul_status>(error.code()), error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(TRIMUL_OUT_OF_MEMORY, "host memory: an allocation failed");
-  } catch (const std::exception& error) {
-    return fail(TRIMUL_INTERNAL, error.what());
-  } catch (...) {
-    return fail(TRIMUL_INTERNAL, "an exception of unknown type");
-  }
-}
-
-/// Copies a caller's sized struct into one of this library's size. Fields the caller's header does not have become zero; fields this
-/// library does not have must be zero.
-template <typename Struct>
-Struct read_struct(const char* name, const Struct* given) {
-  if (given == nullptr) core::fail_invalid(name, ": is NULL, expected a struct");
-  const std::size_t size = given->struct_size;
-  if (size < sizeof(std::size_t)) core::fail_invalid(name, ": struct_size is ", size, ", expected ", sizeof(Struct));
-  // A size beyond any future struct is garbage: nothing behind the known fields is read then.
-  if (size > 16 * sizeof(Struct)) core::fail_invalid(name, ": struct_size is ", size, ", expected ", sizeof(Struct));
-  Struct result{};
-  std::memcpy(&result, given, std::min(size, sizeof(Struct)));
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  for (std::size_t k = sizeof(Struct); k < size; ++k)
-    if (bytes[k] != 0)
-      core::fail_invalid(name, ": struct_size is ", size, ", this library knows ", sizeof(Struct), " bytes and the rest is not zero");
-  return result;
-}
-
-/// Copies this library's result into a caller's sized struct: the fields that the caller's header has, its struct_size untouched.
-template <typename Struct>
-void write_struct(const char* name, Struct result, Struct* place) {
-  result.struct_size = read_struct(name, place).struct_size;
-  std::memcpy(place, &result, std::min(result.struct_size, sizeof(Struct)));
-}
 
 const core::Plan& plan_of(const trimul_plan* plan) {
   if (plan == nullptr) core::fail_invalid("plan: is NULL");
@@ -156,7 +107,7 @@ const char* trimul_status_name(trimul_status status) {
 }
 
 const char* trimul_last_error(void) {
-  return last_error.c_str();
+  return core::last_error.c_str();
 }
 
 const char* trimul_version(void) {
@@ -201,6 +152,37 @@ trimul_status trimul_implementation_can_run(const char* name, const trimul_probl
     const auto rejection = implementation.can_run(checked, core::target_device(checked, arch == nullptr ? "" : arch));
     returned_text = rejection ? rejection->reason : "";
     *reason = rejection ? returned_text.c_str() : nullptr;
+  });
+}
+
+size_t trimul_implementation_num_knobs(const char* name) {
+  const core::Implementation* const found = name == nullptr ? nullptr : core::find_implementation_or_null(name);
+  return found == nullptr ? 0 : found->knobs.size();
+}
+
+trimul_status trimul_implementation_knob(const char* name, size_t index, trimul_knob_range* range) {
+  return guarded([&] {
+    if (name == nullptr) core::fail_invalid("implementation: name is NULL");
+    const auto knobs = core::find_implementation(name).knobs;
+    if (index >= knobs.size())
+      core::fail_invalid("knob: index is ", index, ", expected below ", knobs.size(), " (the knobs of ", name, ")");
+    write_struct("range", {sizeof(trimul_knob_range), knobs[index].name, knobs[index].least, knobs[index].most}, range);
+  });
+}
+
+trimul_status trimul_recommend_knobs(const trimul_problem* problem, const char* implementation, const char* arch, trimul_knob* knobs,
+                                     size_t capacity, size_t* num_knobs) {
+  return guarded([&] {
+    if (num_knobs == nullptr) core::fail_invalid("num_knobs: is NULL, expected a place for the result");
+    if (knobs == nullptr && capacity > 0) core::fail_invalid("knobs: is NULL, expected room for ", capacity, " knobs");
+    *num_knobs = 0;
+    const core::Problem checked = core::validate_problem(read_struct("problem", problem));
+    const core::Choice choice = core::choose_implementation(
+        checked, {.implementation = implementation == nullptr ? "" : implementation, .arch = arch == nullptr ? "" : arch, .knobs = {}});
+    const std::vector<core::Knob> recommended = core::recommended_knobs(*choice.implementation, checked, choice.device);
+    for (std::size_t k = 0; k < std::min(capacity, recommended.size()); ++k)
+      knobs[k] = {choice.implementation->knobs[k].name, recommended[k].value};
+    *num_knobs = recommended.size();
   });
 }
 
@@ -383,6 +365,16 @@ const char* trimul_device_description(trimul_device device) {
   const trimul_status status = guarded(
       [&] { returned_text = is_cpu ? core::cpu_description() : core::gpu_description(core::describe_device(core::check_device(device))); });
   return status == TRIMUL_OK ? returned_text.c_str() : nullptr;
+}
+
+trimul_status trimul_device_ceilings(trimul_device device, double* bytes_per_us, double* flop_per_us) {
+  return guarded([&] {
+    if (bytes_per_us == nullptr || flop_per_us == nullptr)
+      core::fail_invalid(bytes_per_us == nullptr ? "bytes_per_us" : "flop_per_us", ": is NULL, expected a place for the result");
+    const core::DeviceInfo info = core::describe_device(core::check_device(device));
+    *bytes_per_us = info.bytes_per_us;
+    *flop_per_us = info.flop_per_us;
+  });
 }
 
 const char* trimul_build_info(void) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,13 @@ struct Rejection {
 struct Knob {
   std::string name;
   std::int64_t value;
+};
+
+/// The whole numbers that a knob takes.
+struct KnobRange {
+  const char* name;
+  std::int64_t least;
+  std::int64_t most;
 };
 
 /// One implementation's private copy of the parameters. Derived classes hold the layout; this part is what execute checks.
@@ -84,8 +92,11 @@ struct Implementation {
   std::string (*describe)();
   /// Nothing when it accepts, else the reason. Pure: no globals but the build, no environment.
   std::optional<Rejection> (*can_run)(const Problem& problem, const DeviceInfo& device);
-  /// Called only after can_run accepted. Throws INVALID_ARGUMENT for an unknown knob, UNSUPPORTED for a value it cannot take.
+  /// Called only after can_run accepted. `knobs`: a value in range for each of the knobs below, in their order.
   std::unique_ptr<PlanBody> (*make_plan)(const Problem& problem, const DeviceInfo& device, const std::vector<Knob>& knobs);
+  std::span<const KnobRange> knobs = {};
+  /// The values of a plan that is given none, in the order of `knobs`; null where there are no knobs.
+  std::vector<std::int64_t> (*recommend)(const Problem& problem, const DeviceInfo& device) = nullptr;
 };
 
 }  // namespace trimul::core

@@ -6,6 +6,7 @@
 #include "core/arguments.hpp"
 #include "core/env.hpp"
 #include "core/error.hpp"
+#include "core/knobs.hpp"
 
 namespace trimul::core {
 namespace {
@@ -34,18 +35,24 @@ DeviceInfo target_device(const Problem& problem, std::string_view arch) {
   return *device;
 }
 
-Plan::Plan(const Problem& problem, const PlanOptions& options, std::span<const Implementation> list) : problem_(problem) {
+Choice choose_implementation(const Problem& problem, const PlanOptions& options, std::span<const Implementation> list) {
   // A forced name is looked up first, so that a misspelt one is reported as such on any machine.
   const Implementation* forced = options.implementation.empty() ? nullptr : find_in(list, options.implementation);
-  device_ = target_device(problem, options.arch);
+  DeviceInfo device = target_device(problem, options.arch);
   const auto candidates = forced != nullptr ? std::span(forced, 1) : list;
-  const Selection selection = select_implementation(candidates, problem, device_);
+  Selection selection = select_implementation(candidates, problem, device);
   if (selection.chosen == nullptr)
     throw Error(StatusCode::kUnsupported,
-                text("no implementation serves ", describe(problem), " on ", device_.name, "\n", declined_text(selection.declined)));
-  implementation_ = selection.chosen;
-  body_ = implementation_->make_plan(problem, device_, options.knobs);
-  explanation_ = compose_explanation(selection.declined);
+                text("no implementation serves ", describe(problem), " on ", device.name, "\n", declined_text(selection.declined)));
+  return {selection.chosen, std::move(device), std::move(selection.declined)};
+}
+
+Plan::Plan(const Problem& problem, const PlanOptions& options, std::span<const Implementation> list) : problem_(problem) {
+  Choice choice = choose_implementation(problem, options, list);
+  implementation_ = choice.implementation;
+  device_ = std::move(choice.device);
+  body_ = implementation_->make_plan(problem, device_, complete_knobs(*implementation_, problem, device_, options.knobs));
+  explanation_ = compose_explanation(choice.declined);
   if (env::log_dispatch()) env::log_line(explanation_);
 }
 

@@ -39,9 +39,18 @@ struct PlanOptions {
   std::vector<Knob> knobs;
 };
 
+/// Who serves a problem, and who of those before it does not.
+struct Choice {
+  const Implementation* implementation;
+  DeviceInfo device;
+  std::vector<Declined> declined;
+};
+/// `list` is the policy, implementations() outside of tests. Throws UNSUPPORTED with every reason when nothing serves.
+Choice choose_implementation(const Problem& problem, const PlanOptions& options, std::span<const Implementation> list = implementations());
+
 class Plan {
  public:
-  /// `list` is the policy, implementations() outside of tests. Throws UNSUPPORTED with every reason when nothing serves.
+  /// Throws as choose_implementation, and as complete_knobs for the options' knobs.
   Plan(const Problem& problem, const PlanOptions& options, std::span<const Implementation> list = implementations());
 
   [[nodiscard]] const Problem& problem() const { return problem_; }

@@ -42,12 +42,16 @@ std::span<const Implementation> implementations() {
   return kImplementations;
 }
 
+const Implementation* find_implementation_or_null(std::string_view name) {
+  for (const Implementation& implementation : implementations())
+    if (implementation.name == name) return &implementation;
+  return nullptr;
+}
+
 const Implementation& find_implementation(std::string_view name) {
+  if (const Implementation* const found = find_implementation_or_null(name)) return *found;
   std::string known;
-  for (const Implementation& implementation : implementations()) {
-    if (implementation.name == name) return implementation;
-    known += (known.empty() ? "" : ", ") + std::string(implementation.name);
-  }
+  for (const Implementation& implementation : implementations()) known += (known.empty() ? "" : ", ") + std::string(implementation.name);
   fail_invalid("implementation: '", name, "' is unknown, expected one of ", known);
 }
 

@@ -14,6 +14,8 @@ namespace trimul::core {
 /// All implementations, best first, those this build lacks included (they decline everything and say so).
 std::span<const Implementation> implementations();
 
+/// By name; null for an unknown one.
+const Implementation* find_implementation_or_null(std::string_view name);
 /// By name; throws INVALID_ARGUMENT listing the known names.
 const Implementation& find_implementation(std::string_view name);
 

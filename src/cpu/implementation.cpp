@@ -56,7 +56,7 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
 }
 
 std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const core::DeviceInfo&, const std::vector<core::Knob>& knobs) {
-  auto plan = std::make_unique<CpuPlan>(problem, core::threads_knob(knobs));
+  auto plan = std::make_unique<CpuPlan>(problem, static_cast<int>(knobs.front().value));
   prepare_gemm();
   return plan;
 }
@@ -68,7 +68,9 @@ core::Implementation implementation() {
       .name = "cpu",
       .describe = [] { return core::text("fp32 arithmetic, ", row_kernels().isa, " row kernels, matrix products by ", gemm_library()); },
       .can_run = can_run,
-      .make_plan = make_plan};
+      .make_plan = make_plan,
+      .knobs = core::kThreadsKnob,
+      .recommend = core::recommend_threads};
 }
 
 }  // namespace trimul::cpu

@@ -72,7 +72,7 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
 }
 
 std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const core::DeviceInfo&, const std::vector<core::Knob>& knobs) {
-  return std::make_unique<ReferencePlan>(problem, core::threads_knob(knobs));
+  return std::make_unique<ReferencePlan>(problem, static_cast<int>(knobs.front().value));
 }
 
 }  // namespace
@@ -81,7 +81,9 @@ core::Implementation implementation() {
   return {.name = "reference",
           .describe = [] { return std::string("plain fp64 loops on the CPU: the oracle, and the path of fp64 x"); },
           .can_run = can_run,
-          .make_plan = make_plan};
+          .make_plan = make_plan,
+          .knobs = core::kThreadsKnob,
+          .recommend = core::recommend_threads};
 }
 
 }  // namespace trimul::reference

@@ -66,6 +66,15 @@ def test_explain_for_an_architecture_without_its_device():
     assert {"cpu", "reference"} <= {entry["name"] for entry in report["rejected"]}
 
 
+def test_explain_prints_the_knobs_of_an_architecture():
+    result = explain("--shape", "1,64,128,128", "--arch", "sm90")
+    if result.returncode == 3:
+        pytest.skip(result.stderr)  # not in this build
+    lines = command.json.loads(result.stdout)["explain"].split("\n")
+    for knob in ("k1_parts", "k2_tile", "overlap"):
+        assert sum(line.startswith(f"{knob}: ") for line in lines) == 1
+
+
 @pytest.mark.parametrize("options, words", [
     (["--shape", "1,2,3"], ["--shape", "four sizes"]),
     (["--shape", "1,2,3,4,5"], ["--shape", "four sizes"]),

@@ -205,6 +205,89 @@ TEST(CApi, StagesOfTheHopperPlanDescribeThemselves) {
   EXPECT_EQ(outcome(trimul_plan_stage(plan.get(), 0, nullptr)), "INVALID_ARGUMENT: info: is NULL, expected a struct");
 }
 
+TEST(CApi, KnobsHaveNamesAndRanges) {
+  EXPECT_EQ(trimul_implementation_num_knobs("cpu"), 1U);
+  EXPECT_EQ(trimul_implementation_num_knobs("reference"), 1U);
+  EXPECT_EQ(trimul_implementation_num_knobs("cuda:sm80"), 0U) << "absent from every build so far";
+  EXPECT_EQ(trimul_implementation_num_knobs("nothing"), 0U);
+  EXPECT_EQ(trimul_implementation_num_knobs(nullptr), 0U);
+  trimul_knob_range range = TRIMUL_KNOB_RANGE_INIT;
+  ASSERT_EQ(trimul_implementation_knob("cpu", 0, &range), TRIMUL_OK);
+  EXPECT_STREQ(range.name, "threads");
+  EXPECT_EQ(range.least, 1);
+  EXPECT_EQ(range.most, 4096);
+  EXPECT_EQ(outcome(trimul_implementation_knob("cpu", 1, &range)),
+            "INVALID_ARGUMENT: knob: index is 1, expected below 1 (the knobs of cpu)");
+  EXPECT_TRUE(contains(outcome(trimul_implementation_knob("nothing", 0, &range)), "'nothing' is unknown")) << trimul_last_error();
+  EXPECT_EQ(outcome(trimul_implementation_knob(nullptr, 0, &range)), "INVALID_ARGUMENT: implementation: name is NULL");
+  EXPECT_EQ(outcome(trimul_implementation_knob("cpu", 0, nullptr)), "INVALID_ARGUMENT: range: is NULL, expected a struct");
+}
+
+TEST(CApi, RecommendsAValueForEveryKnob) {
+  const trimul_problem problem = Case(kSmall).problem();
+  trimul_knob knobs[8] = {};
+  std::size_t num_knobs = 0;
+  ASSERT_EQ(trimul_recommend_knobs(&problem, nullptr, nullptr, knobs, 8, &num_knobs), TRIMUL_OK) << trimul_last_error();
+  ASSERT_EQ(num_knobs, 1U);
+  EXPECT_STREQ(knobs[0].name, "threads");
+  EXPECT_GE(knobs[0].value, 1);
+  knobs[0] = {"mine", -5};
+  EXPECT_EQ(trimul_recommend_knobs(&problem, "reference", nullptr, nullptr, 0, &num_knobs), TRIMUL_OK) << trimul_last_error();
+  EXPECT_EQ(num_knobs, 1U) << "how many there are, whatever the room";
+  EXPECT_STREQ(knobs[0].name, "mine");
+  EXPECT_EQ(outcome(trimul_recommend_knobs(&problem, nullptr, nullptr, nullptr, 2, &num_knobs)),
+            "INVALID_ARGUMENT: knobs: is NULL, expected room for 2 knobs");
+  EXPECT_EQ(outcome(trimul_recommend_knobs(&problem, nullptr, nullptr, knobs, 8, nullptr)),
+            "INVALID_ARGUMENT: num_knobs: is NULL, expected a place for the result");
+  EXPECT_TRUE(contains(outcome(trimul_recommend_knobs(&problem, "cuda:sm80", nullptr, knobs, 8, &num_knobs)), "UNSUPPORTED: "));
+  EXPECT_EQ(num_knobs, 0U);
+  EXPECT_TRUE(contains(outcome(trimul_recommend_knobs(&problem, "nothing", nullptr, knobs, 8, &num_knobs)), "'nothing' is unknown"));
+}
+
+/// Needs no GPU: the plan is for an architecture.
+TEST(CApi, RecommendsForAnArchitectureWhatItsPlanTakes) {
+  trimul_problem problem = Case(gpu_spec({.n = 500, .mask = MaskKind::kNone})).problem();
+  problem.device = {TRIMUL_CUDA, 0};
+  trimul_knob knobs[8] = {};
+  std::size_t num_knobs = 0;
+  const trimul_status status = trimul_recommend_knobs(&problem, "cuda:sm90", "sm90", knobs, 8, &num_knobs);
+  if (status == TRIMUL_UNSUPPORTED) GTEST_SKIP() << trimul_last_error();  // not in this build
+  ASSERT_EQ(status, TRIMUL_OK) << trimul_last_error();
+  ASSERT_EQ(num_knobs, trimul_implementation_num_knobs("cuda:sm90"));
+  trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
+  options.arch = "sm90";
+  const auto explanation = [&](const std::vector<trimul_knob>& given) {
+    options.knobs = given.data();
+    options.num_knobs = given.size();
+    trimul_plan* plan = nullptr;
+    EXPECT_EQ(trimul_plan_create(&problem, &options, &plan), TRIMUL_OK) << trimul_last_error();
+    const PlanPtr owner(plan);
+    return std::string(trimul_plan_explain(plan));
+  };
+  const std::string by_itself = explanation({});
+  EXPECT_EQ(by_itself, explanation({knobs, knobs + num_knobs}));
+  for (std::size_t k = 0; k < num_knobs; ++k) {
+    trimul_knob_range range = TRIMUL_KNOB_RANGE_INIT;
+    ASSERT_EQ(trimul_implementation_knob("cuda:sm90", k, &range), TRIMUL_OK) << trimul_last_error();
+    EXPECT_STREQ(range.name, knobs[k].name);
+    EXPECT_TRUE(range.least <= knobs[k].value && knobs[k].value <= range.most) << range.name;
+    EXPECT_TRUE(contains(by_itself, std::string("\n") + range.name + ": " + std::to_string(knobs[k].value))) << by_itself;
+    EXPECT_NE(explanation({{range.name, knobs[k].value == range.least ? range.most : range.least}}), by_itself) << range.name;
+  }
+}
+
+TEST(CApi, CeilingsAreKnownWhereTheyHaveBeenMeasured) {
+  double bytes_per_us = -1, flop_per_us = -1;
+  ASSERT_EQ(trimul_device_ceilings({TRIMUL_CPU, 0}, &bytes_per_us, &flop_per_us), TRIMUL_OK) << trimul_last_error();
+  EXPECT_EQ(bytes_per_us, 0);
+  EXPECT_EQ(flop_per_us, 0);
+  EXPECT_EQ(outcome(trimul_device_ceilings({TRIMUL_CPU, 0}, nullptr, &flop_per_us)),
+            "INVALID_ARGUMENT: bytes_per_us: is NULL, expected a place for the result");
+  EXPECT_EQ(outcome(trimul_device_ceilings({TRIMUL_CPU, 0}, &bytes_per_us, nullptr)),
+            "INVALID_ARGUMENT: flop_per_us: is NULL, expected a place for the result");
+  EXPECT_NE(trimul_device_ceilings({TRIMUL_CUDA, trimul_cuda_device_count()}, &bytes_per_us, &flop_per_us), TRIMUL_OK);
+}
+
 TEST(CApi, WeightsKnowTheirBytes) {
   Call call(kSmall);
   // 12 vectors and matrices of fp32: norms 2 * (8 + 6), projections (2 * 12 + 6 + 8) * 8, biases 2 * 12 + 2 * 8.
@@ -237,7 +320,7 @@ TEST(CApi, DescribesTheMachineAndTheBuild) {
   EXPECT_EQ(trimul_device_description({99, 0}), nullptr);
   EXPECT_EQ(trimul_device_description({TRIMUL_CUDA, trimul_cuda_device_count()}), nullptr);
   EXPECT_EQ(trimul_device_description({TRIMUL_CUDA, -1}), nullptr);
-  for (const char* key : {"version: ", "compiler: ", "onednn: ", "cuda: "})
+  for (const char* key : {"version: ", "commit: ", "compiler: ", "onednn: ", "cuda: "})
     EXPECT_TRUE(contains(trimul_build_info(), key)) << trimul_build_info();
 }
 

@@ -11,18 +11,38 @@ namespace {
 
 class Gpu : public OperatorTest {};
 
-constexpr std::int64_t kTileVariants = 4;  // values of the knob k2_tile
+/// Every value of every knob by itself, beside what the plan would choose for the others, and then all of them at once at random.
+std::vector<std::vector<trimul_knob>> knob_values(const std::string& implementation, Random& random) {
+  std::vector<std::vector<trimul_knob>> sets;
+  std::vector<trimul_knob_range> ranges;
+  for (std::size_t k = 0; k < trimul_implementation_num_knobs(implementation.c_str()); ++k) {
+    ranges.push_back(TRIMUL_KNOB_RANGE_INIT);
+    EXPECT_EQ(trimul_implementation_knob(implementation.c_str(), k, &ranges.back()), TRIMUL_OK) << trimul_last_error();
+    for (std::int64_t value = ranges.back().least; value <= ranges.back().most; ++value) sets.push_back({{ranges.back().name, value}});
+  }
+  for (int draw = 0; draw < 4; ++draw) {
+    sets.emplace_back();
+    for (const trimul_knob_range& range : ranges) sets.back().push_back({range.name, random.integer(range.least, range.most)});
+  }
+  return sets;
+}
 
-TEST_P(Gpu, EveryTileVariantGivesTheSameBits) {
+std::string describe(const std::vector<trimul_knob>& knobs) {
+  std::string text;
+  for (const trimul_knob& knob : knobs) text += std::string(knob.name) + " " + std::to_string(knob.value) + " ";
+  return text;
+}
+
+TEST_P(Gpu, EveryKnobValueGivesTheSameBits) {
+  Random random(base_seed());
   // Around the edges of 64, 128 and 192, where planes fill a variant's tile, lack a row block or need a second width.
   for (const std::int64_t n : {1, 8, 40, 63, 64, 65, 100, 127, 128, 129, 191, 192, 193, 217, 255, 256, 257, 320, 385})
     for (const auto direction : kDirections) {
       const Case data(gpu_spec({.lead = {n < 100 ? 3 : 1}, .n = n, .direction = direction, .mask = MaskKind::kPadded}));
       ASSERT_TRUE(accepts(data));
       const auto expected = run(data, implementation()).raw;
-      for (std::int64_t variant = 0; variant < kTileVariants; ++variant)
-        EXPECT_TRUE(run(data, implementation(), {.knobs = {{"k2_tile", variant}}}).raw == expected)
-            << "k2_tile " << variant << ": " << describe(data.spec);
+      for (const auto& knobs : knob_values(implementation(), random))
+        EXPECT_TRUE(run(data, implementation(), {.knobs = knobs}).raw == expected) << describe(knobs) << ": " << describe(data.spec);
     }
 }
 
@@ -41,9 +61,14 @@ TEST_P(Gpu, KnobsThatDoNotExistAreRefused) {
     trimul_plan_destroy(plan);
     return status;
   };
-  EXPECT_EQ(planned("k2_tile", 0), TRIMUL_OK);
-  EXPECT_EQ(planned("k2_tile", -1), TRIMUL_UNSUPPORTED);
-  EXPECT_EQ(planned("k2_tile", kTileVariants), TRIMUL_UNSUPPORTED);
+  for (std::size_t k = 0; k < trimul_implementation_num_knobs(implementation().c_str()); ++k) {
+    trimul_knob_range range = TRIMUL_KNOB_RANGE_INIT;
+    ASSERT_EQ(trimul_implementation_knob(implementation().c_str(), k, &range), TRIMUL_OK) << trimul_last_error();
+    EXPECT_EQ(planned(range.name, range.least), TRIMUL_OK) << range.name;
+    EXPECT_EQ(planned(range.name, range.most), TRIMUL_OK) << range.name;
+    EXPECT_EQ(planned(range.name, range.least - 1), TRIMUL_UNSUPPORTED) << range.name;
+    EXPECT_EQ(planned(range.name, range.most + 1), TRIMUL_UNSUPPORTED) << range.name;
+  }
   EXPECT_EQ(planned("threads", 2), TRIMUL_INVALID_ARGUMENT);
 }
 

@@ -119,19 +119,58 @@ TEST(Sm90Heuristics, OnlyRowsPastNAreSkipped) {
     }
 }
 
-TEST(Sm90Heuristics, TheTableServesEveryN) {
-  // Rows of the table at their ends.
-  const std::pair<std::int64_t, ContractionVariant> kRows[] = {
+Knobs recommended(std::int64_t tokens, std::int64_t batch = 1) {
+  return recommend(tokens, kHiddenWidth, batch, core::Direction::kOutgoing);
+}
+
+TEST(Sm90Heuristics, TheTableServesEveryNAndEveryBatch) {
+  for (const std::int64_t batch : {1, 2, 3, 4, 16, 1000}) {
+    const auto table = heuristics_table(batch);
+    ASSERT_FALSE(table.empty());
+    EXPECT_EQ(table.front().tokens_from, 1);
+    for (std::size_t row = 0; row < table.size(); ++row) {
+      const auto& [from, knobs] = table[row];
+      EXPECT_TRUE(row == 0 || table[row - 1].tokens_from < from) << "row " << row << " is out of order";
+      EXPECT_TRUE(row == 0 || !(table[row - 1].knobs == knobs)) << "row " << row << " repeats the one before";
+      EXPECT_TRUE(knobs.k1_parts == 1 || knobs.k1_parts == 2) << from;
+      EXPECT_TRUE(0 <= static_cast<int>(knobs.k2_tile) && static_cast<int>(knobs.k2_tile) < kNumContractionVariants) << from;
+      EXPECT_LE(knobs.overlap, unsigned{kOverlapAll}) << from;
+      // A row serves from its N up to the next row's.
+      EXPECT_EQ(recommended(from, batch), knobs);
+      EXPECT_EQ(recommended(row + 1 < table.size() ? table[row + 1].tokens_from - 1 : 100'000, batch), knobs);
+    }
+  }
+  EXPECT_EQ(recommended(0), recommended(1)) << "an empty problem has knobs too";
+}
+
+TEST(Sm90Heuristics, BatchesOfFourAndMoreHaveTheirOwnRows) {
+  EXPECT_EQ(heuristics_table(1).data(), heuristics_table(3).data());
+  EXPECT_NE(heuristics_table(3).data(), heuristics_table(4).data());
+  EXPECT_EQ(heuristics_table(4).data(), heuristics_table(1000).data());
+}
+
+TEST(Sm90Heuristics, BothDirectionsTakeTheSameRow) {
+  for (std::int64_t n = 1; n <= kMostTokens; ++n) ASSERT_EQ(recommended(n), recommend(n, kHiddenWidth, 1, core::Direction::kIncoming)) << n;
+}
+
+TEST(Sm90Heuristics, TheContractionsTileFitsN) {
+  // Tiles at the ends of their rows: one tile where there is one of that size, narrow columns where 128 would overshoot by 64.
+  const std::pair<std::int64_t, ContractionVariant> kTiles[] = {
       {1, ContractionVariant::kSmall64x64},        {64, ContractionVariant::kSmall64x64},
       {65, ContractionVariant::kPingPong128x128},  {128, ContractionVariant::kPingPong128x128},
       {129, ContractionVariant::kShared192x192},   {192, ContractionVariant::kShared192x192},
       {193, ContractionVariant::kPingPong128x128}, {384, ContractionVariant::kPingPong128x128},
       {1024, ContractionVariant::kPingPong128x192}};
-  for (const auto& [n, variant] : kRows) EXPECT_EQ(recommend_contraction(n), variant) << n;
-  for (std::int64_t n = 1; n <= kMostTokens; ++n) {
-    const int value = static_cast<int>(recommend_contraction(n));
-    ASSERT_TRUE(0 <= value && value < kNumContractionVariants) << n;
-  }
+  for (const auto& [n, variant] : kTiles) EXPECT_EQ(recommended(n).k2_tile, variant) << n;
+  for (std::int64_t n = 385; n < 897; ++n)
+    ASSERT_EQ(recommended(n).k2_tile, (n + 63) / 64 % 2 == 1 ? ContractionVariant::kPingPong128x192 : ContractionVariant::kPingPong128x128)
+        << n;
+}
+
+TEST(Sm90Heuristics, BlocksShareTilesOnlyWhereMultiprocessorsWouldIdle) {
+  for (const std::int64_t batch : {1, 4})
+    for (std::int64_t n = 1; n <= kMostTokens; ++n)
+      ASSERT_EQ(recommended(n, batch).k1_parts, static_cast<int>(tile_pairs(batch, n).num_tiles) <= kNumSms ? 2 : 1) << batch << ", " << n;
 }
 
 TEST(Sm90Heuristics, PositionsOfTilesAreThePairsEachOnce) {
@@ -154,12 +193,6 @@ TEST(Sm90Heuristics, PositionsOfTilesAreThePairsEachOnce) {
       }
     EXPECT_TRUE(std::all_of(met.begin(), met.end(), [](int count) { return count == 1; })) << batch << ", " << n;
   }
-}
-
-TEST(Sm90Heuristics, BlocksShareTilesOnlyWhereMultiprocessorsWouldIdle) {
-  EXPECT_EQ(input_projection_parts(1, kNumSms), 2);
-  EXPECT_EQ(input_projection_parts(132, kNumSms), 2);
-  EXPECT_EQ(input_projection_parts(133, kNumSms), 1);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "cuda/sm90/heuristics.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "core/checked.hpp"
@@ -11,26 +12,47 @@ namespace trimul::cuda::sm90 {
 using core::ceil_div;
 using core::round_up;
 
-ContractionVariant recommend_contraction(std::int64_t tokens) {
-  if (tokens <= 64) return ContractionVariant::kSmall64x64;
-  if (tokens <= 128) return ContractionVariant::kPingPong128x128;
-  if (tokens <= 192) return ContractionVariant::kShared192x192;
-  if (tokens <= 384) return ContractionVariant::kPingPong128x128;
-  // Tiles of 192 and 128 columns fit what 128 alone would overshoot, and from 900 tokens on the wider tile saves shared-memory traffic.
-  if (tokens >= 900 || round_up(tokens, 128) > round_up(tokens, 64)) return ContractionVariant::kPingPong128x192;
-  return ContractionVariant::kPingPong128x128;
+namespace {
+
+constexpr ContractionVariant kSmall64x64 = ContractionVariant::kSmall64x64;
+constexpr ContractionVariant kPingPong128x128 = ContractionVariant::kPingPong128x128;
+constexpr ContractionVariant kShared192x192 = ContractionVariant::kShared192x192;
+constexpr ContractionVariant kPingPong128x192 = ContractionVariant::kPingPong128x192;
+
+// `trimul bench --sweep` prints these tables from measurements. H200, us.
+//
+// k1_parts: 2 halve the weights a block waits for and the chunks of a tile, but repeat its LayerNorm: worth it while multiprocessors have
+// idle warpgroups. Input projection with 2 / 1: N = 64 6.9 / 8.8, 128 9.4 / 8.9, 192 17.2 / 17.0, 217 21.8 / 19.9.
+// k2_tile: 128 x 192 mixes in narrow tiles of 128: it fits N that 128 alone would overshoot by 64, and from 897 on the wider tile saves
+// shared-memory traffic.
+// overlap: 7 all three kernels, 5 all but the contraction. With / without the contraction's: N = 64 15.0 / 16.0, 128 19.6 / 20.1,
+// 192 36.5 / 36.5, 256 51.4 / 51.0, 384 117.8 / 113.5, 512 211.6 / 205.0, 768 508 / 507, 1024 993 / 993. Why it loses in the middle is not
+// known.
+constexpr HeuristicsRow kOneSample[] = {
+    {1, {2, kSmall64x64, 7}},        {65, {2, kPingPong128x128, 7}},  {89, {1, kPingPong128x128, 7}},  {129, {1, kShared192x192, 7}},
+    {193, {1, kPingPong128x128, 5}}, {385, {1, kPingPong128x192, 5}}, {449, {1, kPingPong128x128, 5}}, {513, {1, kPingPong128x192, 5}},
+    {577, {1, kPingPong128x128, 5}}, {641, {1, kPingPong128x192, 5}}, {705, {1, kPingPong128x128, 5}}, {769, {1, kPingPong128x192, 5}},
+    {833, {1, kPingPong128x128, 5}}, {897, {1, kPingPong128x192, 5}},
+};
+constexpr HeuristicsRow kFourSamples[] = {
+    {1, {2, kSmall64x64, 7}},        {45, {1, kSmall64x64, 7}},       {65, {1, kPingPong128x128, 7}},  {129, {1, kShared192x192, 7}},
+    {193, {1, kPingPong128x128, 5}}, {385, {1, kPingPong128x192, 5}}, {449, {1, kPingPong128x128, 5}}, {513, {1, kPingPong128x192, 5}},
+    {577, {1, kPingPong128x128, 5}}, {641, {1, kPingPong128x192, 5}}, {705, {1, kPingPong128x128, 5}}, {769, {1, kPingPong128x192, 5}},
+    {833, {1, kPingPong128x128, 5}}, {897, {1, kPingPong128x192, 5}},
+};
+
+}  // namespace
+
+std::span<const HeuristicsRow> heuristics_table(std::int64_t batch) {
+  if (batch >= 4) return kFourSamples;
+  return kOneSample;
 }
 
-int input_projection_parts(std::uint32_t tiles, int num_sms) {
-  // H200, us with 2 parts / 1: N = 64 (64 tiles) 6.9 / 8.8, 128 (256 tiles) 9.4 / 8.9, 192 17.2 / 17.0, 217 21.8 / 19.9. Two parts halve
-  // the weights a block waits for and the chunks of a tile, but repeat its LayerNorm: worth it while multiprocessors have idle warpgroups.
-  return tiles <= static_cast<std::uint32_t>(num_sms) ? 2 : 1;
-}
-
-bool overlaps_projection(std::int64_t tokens) {
-  // H200, us with / without: N = 64 15.0 / 16.0, 128 19.6 / 20.1, 192 36.5 / 36.5, 256 51.4 / 51.0, 384 117.8 / 113.5, 512 211.6 / 205.0,
-  // 768 508 / 507, 1024 993 / 993. Why it loses in the middle is not known.
-  return tokens <= 192;
+Knobs recommend(std::int64_t tokens, std::int64_t, std::int64_t batch, core::Direction) {
+  const auto table = heuristics_table(batch);
+  const auto above =
+      std::upper_bound(table.begin(), table.end(), tokens, [](std::int64_t n, const HeuristicsRow& row) { return n < row.tokens_from; });
+  return above == table.begin() ? table.front().knobs : std::prev(above)->knobs;
 }
 
 namespace {

@@ -3,20 +3,43 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "core/problem.hpp"
 #include "cuda/common/pair_tiling.hpp"
 #include "cuda/sm90/triangle_contraction/variants.hpp"
 
 namespace trimul::cuda::sm90 {
 
-/// The contraction's variant by token count; the table stands in heuristics.cpp with the measurement behind each row.
-ContractionVariant recommend_contraction(std::int64_t tokens);
+/// Kernels that are launched programmatically dependent on the one before them on the stream.
+enum Overlap : unsigned {
+  kOverlapInputProjection = 1,
+  kOverlapTriangleContraction = 2,
+  kOverlapOutputProjection = 4,
+  kOverlapAll = 7,
+  kOverlapProjections = 5
+};
 
-/// Blocks that share the output channels of the input projection: 2 where there are few tiles, else 1.
-int input_projection_parts(std::uint32_t tiles, int num_sms);
+/// What of a plan may be chosen; every choice computes bitwise the same.
+struct Knobs {
+  int k1_parts = 1;  // blocks that share the output channels of a tile of the input projection: 1 or 2
+  ContractionVariant k2_tile = ContractionVariant::kPingPong128x128;
+  unsigned overlap = kOverlapProjections;  // of Overlap
+  friend bool operator==(const Knobs&, const Knobs&) = default;
+};
 
-/// Whether the contraction is launched programmatically dependent on the input projection.
-bool overlaps_projection(std::int64_t tokens);
+/// One row of the table: the choice for this many tokens and up to the next row's.
+struct HeuristicsRow {
+  std::int64_t tokens_from;
+  Knobs knobs;
+};
+
+/// Rows by ascending tokens, the first from 1. B >= 4 has its own: tiles of several samples fill multiprocessors that one leaves idle.
+std::span<const HeuristicsRow> heuristics_table(std::int64_t batch);
+
+/// The row at or below `tokens`. `c` (both widths) and `direction` do not change the choice yet: the kernels exist for 128, and the
+/// directions have been measured to prefer the same.
+Knobs recommend(std::int64_t tokens, std::int64_t c, std::int64_t batch, core::Direction direction);
 
 /// How a plane of N x N is cut into tiles, and in which order blocks take them.
 struct ContractionTiling {

@@ -44,10 +44,10 @@ CUtensorMap encode_out(const void* out, const core::Problem& problem, TileCopy c
 
 class Sm90Plan final : public core::StagedPlanBody {
  public:
-  Sm90Plan(const core::Problem& problem, const core::DeviceInfo& device, ContractionVariant variant)
+  Sm90Plan(const core::Problem& problem, const core::DeviceInfo& device, const Knobs& knobs)
       : problem_(problem),
         device_(device),
-        variant_(variant),
+        knobs_(knobs),
         pitch_(channel_pitch(problem.batch, problem.tokens)),
         plane_bytes_(static_cast<std::size_t>(
             core::round_up(pitch_ * problem.c_hidden * static_cast<std::int64_t>(kElementBytes), core::kWorkspaceAlignmentBytes))) {
@@ -65,7 +65,8 @@ class Sm90Plan final : public core::StagedPlanBody {
   [[nodiscard]] std::string explain() const override {
     return core::text(
         "arithmetic: bf16 operands, fp32 sums\nrounding: normalised rows, a and b, y, out\nn_pad: ", padded_tokens(problem_.tokens),
-        "\ntriangle_contraction: ", contraction_variant_name(variant_), "\nalignment: x and out on 16 bytes, else one internal copy\n");
+        "\nk1_parts: ", knobs_.k1_parts, "\nk2_tile: ", static_cast<int>(knobs_.k2_tile), " (", contraction_variant_name(knobs_.k2_tile),
+        ")\noverlap: ", knobs_.overlap, "\nalignment: x and out on 16 bytes, else one internal copy\n");
   }
 
   [[nodiscard]] std::string_view weights_layout() const override { return "sm90 bf16 128x128"; }
@@ -79,11 +80,8 @@ class Sm90Plan final : public core::StagedPlanBody {
   void execute_stage(core::Stage stage, const core::ExecuteArgs& args) const override;
 
  private:
-  /// Which kernels are launched programmatically dependent on the one before: none, or what the plan chose.
-  struct Overlap {
-    bool input_projection = false, triangle_contraction = false, output_projection = false;
-  };
-  void run_stage(core::Stage stage, const core::ExecuteArgs& args, const Overlap& overlap) const;
+  /// `overlap`: of the knobs, or 0 for a stage by itself.
+  void run_stage(core::Stage stage, const core::ExecuteArgs& args, unsigned overlap) const;
   /// Scale and shift of every position's row of x, behind the planes: 8 bytes beside 768.
   [[nodiscard]] float2* statistics(const core::ExecuteArgs& args) const {
     return reinterpret_cast<float2*>(static_cast<std::byte*>(args.workspace) + 3 * plane_bytes_);
@@ -100,26 +98,25 @@ class Sm90Plan final : public core::StagedPlanBody {
 
   core::Problem problem_;
   core::DeviceInfo device_;
-  ContractionVariant variant_;
+  Knobs knobs_;
   std::int64_t pitch_;       // elements between channels of a, b and y
   std::size_t plane_bytes_;  // of a, of b, of y
 };
 
 void Sm90Plan::execute(const core::ExecuteArgs& args) const {
   const DeviceGuard guard(device_.device.index);
-  const Overlap overlap{true, overlaps_projection(problem_.tokens), true};
   for (const auto stage : {core::Stage::kInputProjection, core::Stage::kTriangleContraction, core::Stage::kOutputProjection})
-    run_stage(stage, args, overlap);
+    run_stage(stage, args, knobs_.overlap);
 }
 
 void Sm90Plan::execute_stage(core::Stage stage, const core::ExecuteArgs& args) const {
   const DeviceGuard guard(device_.device.index);
-  run_stage(stage, args, {});
+  run_stage(stage, args, 0);
 }
 
 /// Bulk copies need 16-byte aligned tensors. A misaligned x or out passes through a plane of the workspace that is free at that moment: y's
 /// before the contraction, then b's for x and a's for out.
-void Sm90Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, const Overlap& overlap) const {
+void Sm90Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, unsigned overlap) const {
   const auto& weights = static_cast<const Sm90PackedWeights&>(*args.weights);
   auto* const a = static_cast<std::byte*>(args.workspace);
   std::byte* const b = a + plane_bytes_;
@@ -129,14 +126,15 @@ void Sm90Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, const
   switch (stage) {
     case core::Stage::kInputProjection: {
       if (copies_x) copy_pairs(y, args.x, args.stream);
-      return project_input(copies_x ? y : args.x, a, overlap.input_projection, args, weights);
+      return project_input(copies_x ? y : args.x, a, (overlap & kOverlapInputProjection) != 0, args, weights);
     }
-    case core::Stage::kTriangleContraction: return contract(a, b, y, overlap.triangle_contraction, args.stream);
+    case core::Stage::kTriangleContraction: return contract(a, b, y, (overlap & kOverlapTriangleContraction) != 0, args.stream);
     case core::Stage::kOutputProjection: {
       const bool copies_out = !is_aligned(args.out);
       if (copies_x) copy_pairs(b, args.x, args.stream);
       // The output projection reads x before it waits for the kernel before it: not while a copy is still writing it.
-      project_output(copies_x ? b : args.x, y, copies_out ? a : args.out, overlap.output_projection && !copies_x, args, weights);
+      project_output(copies_x ? b : args.x, y, copies_out ? a : args.out, (overlap & kOverlapOutputProjection) != 0 && !copies_x, args,
+                     weights);
       if (copies_out) copy_pairs(args.out, a, args.stream);
     }
   }
@@ -162,11 +160,11 @@ void Sm90Plan::project_input(const void* x, std::byte* planes, bool overlaps, co
   params.statistics = statistics(args);
   if (args.mask) params.mask = pack_mask(*args.mask, problem_, params.tiling.copy == TileCopy::kFlat);
   params.eps = problem_.eps;
-  launch_input_projection(params, input_projection_parts(params.tiling.num_tiles, device_.num_sms), overlaps, device_.num_sms, args.stream);
+  launch_input_projection(params, knobs_.k1_parts, overlaps, device_.num_sms, args.stream);
 }
 
 void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps, void* stream) const {
-  const TriangleContractionConfig config = contraction_config(variant_);
+  const TriangleContractionConfig config = contraction_config(knobs_.k2_tile);
   const bool incoming = problem_.direction == core::Direction::kIncoming;
   const auto tokens = static_cast<std::uint64_t>(problem_.tokens);
   const std::uint64_t row_bytes = static_cast<std::uint64_t>(padded_tokens(problem_.tokens)) * kElementBytes;
@@ -182,7 +180,7 @@ void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps,
   params.a = encode_planes(a, tokens, incoming ? 64 : rows_of(config.tile_m()));
   params.b = encode_planes(b, tokens, incoming || config.narrow_tile_n != 0 ? 64 : rows_of(config.tile_n));
   params.y = encode_planes(y, row_bytes / kElementBytes, 64);
-  const ContractionTiling tiling = tile_contraction(variant_, problem_.tokens, problem_.batch * kHiddenWidth, device_.num_sms);
+  const ContractionTiling tiling = tile_contraction(knobs_.k2_tile, problem_.tokens, problem_.batch * kHiddenWidth, device_.num_sms);
   params.batch = FastDivisor(static_cast<std::uint32_t>(problem_.batch));
   params.tokens = static_cast<std::int32_t>(problem_.tokens);
   params.k_stages = tiling.k_stages;
@@ -194,7 +192,7 @@ void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps,
   params.rotation = tiling.rotation;
   params.overlaps_projection = overlaps;
   params.skips_empty_rows = tiling.skips_empty_rows;
-  launch_triangle_contraction(variant_, incoming, params, device_.num_sms, stream);
+  launch_triangle_contraction(knobs_.k2_tile, incoming, params, device_.num_sms, stream);
 }
 
 void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, bool overlaps, const core::ExecuteArgs& args,
@@ -241,17 +239,19 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
   return std::nullopt;
 }
 
+constexpr core::KnobRange kKnobRanges[] = {{"k1_parts", 1, 2}, {"k2_tile", 0, kNumContractionVariants - 1}, {"overlap", 0, kOverlapAll}};
+
+std::vector<std::int64_t> recommend_values(const core::Problem& problem, const core::DeviceInfo&) {
+  const Knobs knobs = recommend(problem.tokens, problem.c_hidden, problem.batch, problem.direction);
+  return {knobs.k1_parts, static_cast<std::int64_t>(knobs.k2_tile), knobs.overlap};
+}
+
 std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const core::DeviceInfo& device,
                                           const std::vector<core::Knob>& knobs) {
-  ContractionVariant variant = recommend_contraction(problem.tokens);
-  for (const core::Knob& knob : knobs) {
-    if (knob.name != "k2_tile") core::fail_invalid("knob: '", knob.name, "' is unknown here, expected k2_tile");
-    if (knob.value < 0 || knob.value >= kNumContractionVariants)
-      throw core::Error(core::StatusCode::kUnsupported,
-                        core::text("knob k2_tile: is ", knob.value, ", expected 0 to ", kNumContractionVariants - 1));
-    variant = static_cast<ContractionVariant>(knob.value);
-  }
-  return std::make_unique<Sm90Plan>(problem, device, variant);
+  return std::make_unique<Sm90Plan>(problem, device,
+                                    Knobs{.k1_parts = static_cast<int>(knobs[0].value),
+                                          .k2_tile = static_cast<ContractionVariant>(knobs[1].value),
+                                          .overlap = static_cast<unsigned>(knobs[2].value)});
 }
 
 }  // namespace
@@ -260,7 +260,9 @@ core::Implementation implementation() {
   return {.name = "cuda:sm90",
           .describe = [] { return core::text("bf16 on Hopper at C_z = C = ", kPairWidth, ": three launches of wgmma and TMA kernels"); },
           .can_run = can_run,
-          .make_plan = make_plan};
+          .make_plan = make_plan,
+          .knobs = kKnobRanges,
+          .recommend = recommend_values};
 }
 
 }  // namespace trimul::cuda::sm90
