@@ -24,8 +24,15 @@ class BoundCall {
 
   /// Executes `launches` times and waits for the device. Returns the mean time of one in microseconds.
   double execute(int launches = 1) const;
+  /// Puts one execute, or one stage of it, on a stream of the device and does not wait.
+  void launch(void* stream) const;
+  void launch_stage(std::size_t stage, void* stream) const;
 
  private:
+  /// Calls `function(args)`; the struct borrows from this object.
+  template <typename Function>
+  void with_args(void* stream, const Function& function) const;
+
   const PlanChoice& choice_;
   InputViews views_;
   std::vector<std::int64_t> out_shape_;

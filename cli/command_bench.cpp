@@ -2,13 +2,14 @@
 // trimul bench: times implementations that have first been checked on the very problem.
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <fstream>
 #include <optional>
 #include <random>
+#include <span>
 #include <thread>
 
+#include "bench_gpu.hpp"
 #include "bench_report.hpp"
+#include "bench_sweep.hpp"
 #include "commands.hpp"
 #include "contender.hpp"
 #include "failure.hpp"
@@ -23,21 +24,27 @@ namespace {
 struct BenchOptions {
   std::string shapes;
   std::vector<std::string> shape;
-  std::string dtype = "fp32";
+  std::string dtype;  // empty: bf16 where a GPU is first, else fp32
   std::string direction = "outgoing";
   std::string device = "auto";
   std::string implementation = "all";
+  bool sweep = false;
   std::string json;
   std::string html;
 };
 
 /// Token counts of four real proteins and round ones near them, at the trunk's width.
-constexpr const char* kDefaultShapes[] = {"1,128,128,128", "1,214,128,128", "1,256,128,128", "1,436,128,128"};
+constexpr std::int64_t kDefaultTokens[] = {128, 214, 256, 436};
+/// The sweep's: on both sides of where tiles of 64, 128 and 192 begin to overshoot.
+constexpr std::int64_t kSweepTokens[] = {64,  100, 128, 160, 192, 217, 256, 300,  320,  384,
+                                         436, 448, 500, 512, 640, 768, 900, 1024, 1536, 2048};
 
-std::vector<ProblemLine> requested_problems(const BenchOptions& options) {
+std::vector<ProblemLine> requested_problems(const BenchOptions& options, const trimul_device& first_device) {
   if (!options.shapes.empty()) return read_shapes_file(options.shapes);
   std::vector<std::string> shapes = options.shape;
-  if (shapes.empty()) shapes.assign(std::begin(kDefaultShapes), std::end(kDefaultShapes));
+  const auto tokens = options.sweep ? std::span<const std::int64_t>(kSweepTokens) : std::span<const std::int64_t>(kDefaultTokens);
+  for (const std::int64_t n : options.shape.empty() ? tokens : std::span<const std::int64_t>())
+    shapes.push_back(fmt::format("1,{},128,128", n));
   std::vector<ProblemLine> lines;
   for (const std::string& shape : shapes) {
     const trimul_problem problem = parse_shape(shape);
@@ -45,8 +52,11 @@ std::vector<ProblemLine> requested_problems(const BenchOptions& options) {
                      .tokens = problem.tokens,
                      .c_z = problem.c_z,
                      .c_hidden = problem.c_hidden,
-                     .dtype = parse_float_dtype(options.dtype),
-                     .direction = parse_direction(options.direction)});
+                     .dtype = parse_float_dtype(!options.dtype.empty()  ? options.dtype
+                                                : is_host(first_device) ? "fp32"
+                                                                        : "bf16"),
+                     .direction = parse_direction(options.direction),
+                     .mask = options.sweep ? MaskKind::kRandom : MaskKind::kNone});
   }
   return lines;
 }
@@ -62,14 +72,6 @@ int cpu_threads() {
   return threads;
 }
 
-std::string command_line() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  while (text.ends_with('\0')) text.pop_back();
-  std::replace(text.begin(), text.end(), '\0', ' ');
-  return text;
-}
-
 /// A contender with the row its times go to.
 struct Entry {
   std::unique_ptr<Contender> contender;
@@ -79,8 +81,9 @@ struct Entry {
 
 class Bench {
  public:
-  Bench(const BenchOptions& options, const MachineCeiling& ceiling)
+  Bench(const BenchOptions& options, const MachineCeiling& ceiling, const GpuBench* gpu)
       : ceiling_(ceiling),
+        gpu_(gpu),
         times_reference_(options.implementation == "reference"),
         devices_(candidate_devices(parse_device(options.device))),
         implementations_(requested_implementations(options.implementation)),
@@ -95,17 +98,23 @@ class Bench {
     std::optional<Oracle> oracle;
     std::vector<Entry> entries;
     for (const std::string& name : implementations_) {
-      BenchRow row{.line = line, .implementation = name, .skipped = skip_reason(name, line), .device = {}, .times_us = {}};
+      BenchRow row;
+      row.line = line;
+      row.implementation = name;
+      row.skipped = skip_reason(name, line);
       if (row.skipped.empty()) {
         auto contender = std::make_unique<Contender>(line, inputs, name, devices_);
         if (!oracle) oracle.emplace(line, inputs, seed_);
         verify_first(*contender, *oracle, row);
-        if (row.skipped.empty()) entries.push_back({std::move(contender), rows_.size()});
+        if (row.skipped.empty() && gpu_ != nullptr && !is_host(contender->device()))
+          gpu_->time(row, *contender, inputs);
+        else if (row.skipped.empty())
+          entries.push_back({std::move(contender), rows_.size()});
       }
       rows_.push_back(std::move(row));
     }
     time_interleaved(entries);
-    for (std::size_t k = first_row; k < rows_.size(); ++k) fmt::print("{}\n", bench_line(rows_[k]));
+    for (std::size_t k = first_row; k < rows_.size(); ++k) fmt::print("{}\n", bench_lines(rows_[k]));
     std::fflush(stdout);
   }
 
@@ -141,21 +150,25 @@ class Bench {
     constexpr int kLeastRounds = 7;
     constexpr int kMostRounds = 200;
     constexpr double kEnoughUs = 2e6;  // for each contender
-    for (Entry& entry : entries) rows_[entry.row].launches = entry.launches = launches_per_time(*entry.contender);
+    for (Entry& entry : entries) {
+      rows_[entry.row].launches = entry.launches = launches_per_time(*entry.contender);
+      rows_[entry.row].timing = kHostTiming;
+    }
     double slowest_total_us = 0.0;
     std::vector<double> totals(rows_.size());
     for (int round = 0; round < kMostRounds && !entries.empty() && (round < kLeastRounds || slowest_total_us < kEnoughUs); ++round)
       for (const Entry& entry : entries) {
         // A GPU that has waited for the CPU's turn has lowered its clocks.
         if (entries.size() > 1 && !is_host(entry.contender->device())) entry.contender->execute(entry.launches);
-        rows_[entry.row].times_us.push_back(entry.contender->execute(entry.launches));
-        totals[entry.row] += rows_[entry.row].times_us.back() * entry.launches;
+        const double us = entry.contender->execute(entry.launches);
+        rows_[entry.row].times.add(us);
+        totals[entry.row] += us * entry.launches;
         slowest_total_us = std::max(slowest_total_us, totals[entry.row]);
       }
-    for (const Entry& entry : entries) std::sort(rows_[entry.row].times_us.begin(), rows_[entry.row].times_us.end());
   }
 
   MachineCeiling ceiling_;
+  const GpuBench* gpu_;  // null where graphs cannot be timed
   bool times_reference_;
   std::vector<trimul_device> devices_;
   std::vector<std::string> implementations_;
@@ -169,20 +182,33 @@ void write_text(const OutputFile& file, const std::string& text) {
 }
 
 void bench(const BenchOptions& options) {
-  const std::vector<ProblemLine> lines = requested_problems(options);
+  const trimul_device device = candidate_devices(parse_device(options.device)).front();
+  const std::vector<ProblemLine> lines = requested_problems(options, device);
   std::optional<OutputFile> json_file;
   std::optional<OutputFile> html_file;
   if (!options.json.empty()) json_file.emplace(options.json);
   if (!options.html.empty()) html_file.emplace(options.html);
 
-  BenchReport report{.version = trimul_version(), .device = "", .command = command_line(), .ceiling = {}, .rows = {}};
-  const trimul_device device = candidate_devices(parse_device(options.device)).front();
+  const std::unique_ptr<GpuBench> gpu = GpuBench::make(device);
+  BenchReport report;
+  report.version = trimul_version();
+  report.commit = library_commit();
+  report.command = command_line();
   if (const char* description = trimul_device_description(device)) report.device = description;
+  if (gpu != nullptr) report.gpu = gpu->facts();
+  if (options.sweep) {
+    if (gpu == nullptr) fail(kUnsupported, "--sweep: replays graphs, expected a build with CUDA and a GPU, got {}", device_name(device));
+    nlohmann::ordered_json json = report_head_json(report);
+    json.update(sweep_knobs(*gpu, device, options.implementation, lines));
+    if (json_file) write_text(*json_file, json.dump(1) + "\n");
+    return;
+  }
   report.ceiling = measure_ceiling(cpu_threads());
-  fmt::print("trimul {} on {}\nceiling: {}\n\n{}\n", report.version, report.device, ceiling_text(report.ceiling), bench_heading());
+  fmt::print("trimul {}, commit {}, on {}\nceiling: {}\n\n{}\n", report.version, report.commit, report.device, ceiling_text(report.ceiling),
+             bench_heading());
   std::fflush(stdout);
 
-  Bench session(options, report.ceiling);
+  Bench session(options, report.ceiling, gpu.get());
   Progress progress("timing");
   for (const ProblemLine& line : lines) {
     progress.set_label("timing " + format_problem_line(line));
@@ -192,7 +218,7 @@ void bench(const BenchOptions& options) {
   if (json_file) write_text(*json_file, bench_json(report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   if (html_file) write_text(*html_file, bench_html(report));
   if (session.num_failed() > 0) fail(kOther, "{} contenders failed their check and were not timed", session.num_failed());
-  if (std::all_of(report.rows.begin(), report.rows.end(), [](const BenchRow& row) { return !row.skipped.empty(); }))
+  if (std::none_of(report.rows.begin(), report.rows.end(), [](const BenchRow& row) { return row.was_timed(); }))
     fail(kUnsupported, "nothing was timed; {}: {}", report.rows.front().implementation, report.rows.front().skipped);
 }
 
@@ -206,15 +232,19 @@ void add_bench_command(CLI::App& app) {
       ->allow_extra_args(false)
       ->excludes(shapes)
       ->type_name("B,N,C_z,C");
-  command->add_option("--dtype", options->dtype, "dtype of x for --shape")->capture_default_str()->excludes(shapes)->type_name("T");
+  command->add_option("--dtype", options->dtype, "dtype of x for --shape [bf16 on a GPU, else fp32]")->excludes(shapes)->type_name("T");
   command->add_option("--direction", options->direction, "direction for --shape")->capture_default_str()->excludes(shapes)->type_name("D");
   command->add_option("--device", options->device, "auto, cpu, cuda or cuda:INDEX")->capture_default_str()->type_name("DEV");
   command->add_option("--impl", options->implementation, "one implementation, or all")->capture_default_str()->type_name("NAME");
   command->add_option("--json", options->json, "write the numbers to a file")->type_name("FILE");
-  command->add_option("--html", options->html, "write a page with table and plot to a file")->type_name("FILE");
+  CLI::Option* html = command->add_option("--html", options->html, "write a page with table and plots to a file")->type_name("FILE");
+  command->add_flag("--sweep", options->sweep, "time every combination of a GPU implementation's knobs; print its table of choices")
+      ->excludes(html);
   command->footer(
-      "On a GPU a time is the mean of as many executes behind each other as last some milliseconds, by the host's clock up to one wait at\n"
-      "their end; weights are prepared once, the caches are warm. Replay of captured graphs is measured by bench/gpu_vs_peers.py.");
+      "On a GPU a time is that of a replayed CUDA graph of one execute, by the device's clock, replays back to back (the L2 is warm). "
+      "Beside\n"
+      "it: executes one by one, each stage alone, buffer sets in turn that exceed the L2 (up to N = 512), one replay after 20 ms of rest\n"
+      "(from N = 768), and the host's time for an execute.");
   command->callback([options] { bench(*options); });
 }
 

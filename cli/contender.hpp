@@ -22,6 +22,9 @@ class Contender {
 
   /// Executes `launches` times; returns the mean time of one in microseconds.
   double execute(int launches = 1) const { return call_->execute(launches); }
+  /// One execute, or one stage of it, on a stream of the device.
+  void launch(void* stream) const { call_->launch(stream); }
+  void launch_stage(std::size_t stage, void* stream) const { call_->launch_stage(stage, stream); }
 
   [[nodiscard]] const std::string& implementation() const { return implementation_; }
   [[nodiscard]] const trimul_plan* plan() const { return choice_.plan.get(); }

@@ -76,6 +76,9 @@ def test_verify_and_bench_on_a_gpu(gpu, tmp_path):
     command.succeeds(command.run("bench", *arguments, env=gpu))
     timed = {entry["implementation"]: entry for entry in command.json.loads((tmp_path / "out").read_text())["results"] if "skipped" not in entry}
     assert set(timed) == {"cuda:sm90", "cpu"}
+    # No CUDA runtime reaches the stand-in: its executes are timed by the host's clock, and there is nothing to sweep.
+    assert timed["cuda:sm90"]["timing"].startswith("host time") and "stages" not in timed["cuda:sm90"]
+    command.fails(command.run("bench", "--sweep", env=gpu), 3, "--sweep")
     # The stand-in's ceilings are unknown, the CPU's have been measured.
     assert timed["cuda:sm90"]["floor_us"] is None and timed["cpu"]["floor_us"] > 0
 

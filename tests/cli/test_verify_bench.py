@@ -91,18 +91,22 @@ def test_bench_writes_json_and_one_page(shapes, tmp_path):
     text = command.succeeds(command.run("bench", "--shapes", shapes, "--device", "cpu", "--json", json_path, "--html", html_path))
     assert "ceiling:" in text and "GFLOP/s" in text
     report = command.json.loads(json_path.read_text())
-    assert set(report) == {"version", "device", "command", "ceiling", "results"}
+    assert set(report) == {"version", "commit", "device", "gpu", "command", "ceiling", "results"}
+    assert report["commit"] and report["gpu"] is None
     assert "bench --shapes" in report["command"] and "CPU" in report["device"]
     assert report["ceiling"]["gb_per_s"] > 0 and report["ceiling"]["gflop_per_s"] > 0
     timed = [entry for entry in report["results"] if "skipped" not in entry]
     assert {entry["implementation"] for entry in timed} == {"cpu"} and len(timed) == 3
     for entry in timed:
         assert 0 < entry["min_us"] <= entry["quartile_1_us"] <= entry["median_us"] <= entry["quartile_3_us"] <= entry["max_us"]
-        assert len(entry["times_us"]) >= 7 and entry["floor_us"] > 0
+        assert len(entry["times_us"]) >= 7 and entry["floor_us"] > 0 and entry["timing"].startswith("host time")
         assert entry["fraction_of_ceiling"] == pytest.approx(entry["floor_us"] / entry["median_us"])
     page = html_path.read_text()
     assert page.startswith("<!DOCTYPE html>") and "<svg" in page and "</html>" in page
     assert "http" not in page and "<script" not in page
+    assert page.count("<svg") == 2 and "Roofline of the CPU" in page and "Roofline of the GPU" not in page
+    for axis in ("N, tokens", "median time, ms", "FLOP per byte", "GFLOP/s"):
+        assert axis in page
 
 
 def test_bench_takes_shapes_from_the_command_line(tmp_path):
@@ -111,6 +115,20 @@ def test_bench_takes_shapes_from_the_command_line(tmp_path):
     results = command.json.loads((tmp_path / "out").read_text())["results"]
     assert [entry["problem"] for entry in results] == ["1 8 32 32 bf16 incoming", "2 8 32 32 bf16 incoming"]
     assert all(entry["implementation"] == "reference" and entry["median_us"] > 0 for entry in results)
+
+
+@pytest.mark.parametrize("options, code, words", [
+    (["--sweep", "--device", "cpu"], 3, ["--sweep", "a GPU"]),
+    (["--sweep", "--html", "page"], 2, ["--sweep", "--html"]),
+    (["--dtype", "int8"], 2, ["'int8'"]),
+])
+def test_bench_refuses(options, code, words):
+    command.fails(command.run("bench", *options), code, *words)
+
+
+def test_commit_of_a_report_is_that_of_the_build(tmp_path):
+    command.succeeds(command.run("bench", "--shape", "1,8,32,32", "--device", "cpu", "--json", tmp_path / "out"))
+    assert command.json.loads((tmp_path / "out").read_text())["commit"] == command.run_json("info")["build"]["commit"]
 
 
 def test_bench_finds_unwritable_reports_first(tmp_path):

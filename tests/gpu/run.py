@@ -4,7 +4,7 @@
     python3 tests/gpu/run.py BUILD_DIR OUT_DIR [--sanitize]
 
 The C++ tests of the operator and `trimul verify` run side by side, then compute-sanitizer when asked for, then `trimul bench` alone.
-OUT_DIR receives each part's output, bench.json, bench.html and summary.json. The last line is 'N passed, N failed, N skipped'.
+OUT_DIR receives each part's output, bench.json, bench.html, sweep.json and summary.json. The last line is 'N passed, N failed, N skipped'.
 """
 
 import argparse
@@ -96,8 +96,51 @@ class Run:
     def bench(self):
         command = [str(self.build / "bin/trimul"), "bench", "--impl", "cuda:sm90", "--shapes", "shapes/gpu_bench.txt"]
         command += ["--json", str(self.out / "bench.json"), "--html", str(self.out / "bench.html")]
-        self.as_one_test("bench", *self.call("bench", command))
+        code, seconds = self.call("bench", command)
+        failures = [f"exit status {code}"] if code != 0 else wrong_in_bench(json.loads((self.out / "bench.json").read_text()))
+        self.record("bench", int(not failures), [f"bench: {failure}" for failure in failures], 0, seconds)
         print((self.out / "bench.out").read_text(), flush=True)
+
+    def sweep(self):
+        """Two N: that the command works, not which knobs are best."""
+        command = [str(self.build / "bin/trimul"), "bench", "--sweep", "--shape", "1,64,128,128", "--shape", "1,320,128,128", "--json", str(self.out / "sweep.json")]
+        code, seconds = self.call("sweep", command)
+        failures = [f"exit status {code}"] if code != 0 else wrong_in_sweep(json.loads((self.out / "sweep.json").read_text()), (self.out / "sweep.out").read_text())
+        self.record("sweep", int(not failures), [f"sweep: {failure}" for failure in failures], 0, seconds)
+
+
+def wrong_in_bench(report):
+    """What a GPU's bench.json lacks; figures themselves are not judged."""
+    wrong = [f"no {field}" for field in ("commit", "device", "command") if not report[field]]
+    wrong += [f"no gpu.{field}" for field in ("name", "cuda_driver", "cuda_runtime") if not (report["gpu"] or {}).get(field)]
+    for entry in report["results"]:
+        place = entry["problem"]
+        if "skipped" in entry:
+            wrong.append(f"{place}: skipped: {entry['skipped']}")
+            continue
+        kinds = {"eager": True, "host": True, "three_empty_kernels_host": True, "rotated": entry["N"] <= 512, "cool": entry["N"] >= 768}
+        wrong += [f"{place}: {kind} is {'missing' if wanted else 'there'}" for kind, wanted in kinds.items() if (entry[kind] is not None) != wanted]
+        if [stage["name"] for stage in entry["stages"]] != ["input_projection", "triangle_contraction", "output_projection"]:
+            wrong.append(f"{place}: stages are {[stage['name'] for stage in entry['stages']]}")
+        for times in [entry, *entry["stages"], *(entry[kind] for kind in kinds if entry[kind])]:
+            order = [times[field] for field in ("min_us", "quartile_1_us", "median_us", "quartile_3_us", "max_us")]
+            if order[0] <= 0 or order != sorted(order):
+                wrong.append(f"{place}: quartiles {order}")
+    return wrong
+
+
+def wrong_in_sweep(report, text):
+    """What a sweep over two N lacks."""
+    if len(report["tables"]) != 1 or [problem["N"] for problem in report["tables"][0]["problems"]] != [64, 320]:
+        return ["not one table of N = 64 and 320"]
+    combinations = 1
+    for knob in report["knobs"]:
+        combinations *= knob["most"] - knob["least"] + 1
+    wrong = [f"N = {problem['N']}: {len(problem['combinations'])} combinations, expected {combinations}" for problem in report["tables"][0]["problems"]
+             if len(problem["combinations"]) != combinations]
+    if not re.search(r"^ {4}\{1, \{.*\}\},$", text, re.MULTILINE):
+        wrong.append("printed no row of a table")
+    return wrong
 
 
 def sort_races(text):
@@ -142,6 +185,7 @@ def main():
     if arguments.sanitize:
         run.sanitize()
     run.bench()
+    run.sweep()
 
     totals = {field: sum(part[field] for part in run.parts) for field in ("passed", "failed", "skipped")}
     summary = {"version": info["version"], "gpus": gpus, "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "support/gpu_call.hpp"
 #include "support/operator_test.hpp"
 
 namespace trimul::testing {
@@ -40,10 +41,27 @@ TEST_P(Gpu, EveryKnobValueGivesTheSameBits) {
     for (const auto direction : kDirections) {
       const Case data(gpu_spec({.lead = {n < 100 ? 3 : 1}, .n = n, .direction = direction, .mask = MaskKind::kPadded}));
       ASSERT_TRUE(accepts(data));
-      const auto expected = run(data, implementation()).raw;
-      for (const auto& knobs : knob_values(implementation(), random))
-        EXPECT_TRUE(run(data, implementation(), {.knobs = knobs}).raw == expected) << describe(knobs) << ": " << describe(data.spec);
+      GpuCall call(data, implementation());
+      call.execute(nullptr);
+      const auto expected = call.result(nullptr);
+      for (const auto& knobs : knob_values(implementation(), random)) {
+        call.plan = make_plan_with_knobs(data.problem(), implementation(), knobs);
+        call.poison();
+        call.execute(nullptr);
+        EXPECT_TRUE(call.result(nullptr) == expected) << describe(knobs) << ": " << describe(data.spec);
+      }
     }
+}
+
+TEST_P(Gpu, EveryKnobValueStaysInsideItsMemory) {
+  Random random(base_seed());
+  for (const std::int64_t n : {40, 100, 193, 257}) {
+    const Case data(gpu_spec({.n = n, .mask = MaskKind::kPadded}));
+    ASSERT_TRUE(accepts(data));
+    const auto expected = run(data, implementation()).raw;
+    for (const auto& knobs : knob_values(implementation(), random))
+      EXPECT_TRUE(run(data, implementation(), {.knobs = knobs}).raw == expected) << describe(knobs) << ": " << describe(data.spec);
+  }
 }
 
 TEST_P(Gpu, KnobsThatDoNotExistAreRefused) {
