@@ -129,9 +129,24 @@ std::string SweepTable::text() const {
   const auto count = static_cast<double>(problems_.size());
   text += fmt::format("mean: the best choices gain {:.1f}% on the table, the table {:.1f}% on the fixed set\n",
                       100 * std::expm1(log_present / count), 100 * std::expm1(log_fixed / count));
-  text += "the table that follows:\n";
-  for (const SweepRow& row : rows_) text += fmt::format("    {{{}, {}}},\n", row.tokens_from, values_text(row.values));
+  text += fmt::format("the table that follows; behind each row N and us, and us with {}:\n", values_text(fixed_));
+  for (std::size_t k = 0; k < rows_.size(); ++k)
+    text += fmt::format("    {{{}, {}}},  // {}\n", rows_[k].tokens_from, values_text(rows_[k].values), evidence(k));
   return text;
+}
+
+std::string SweepTable::evidence(std::size_t row) const {
+  std::vector<std::string> figures;
+  for (const SweptProblem& problem : problems_) {
+    const bool is_before = problem.line.tokens < rows_[row].tokens_from;
+    const bool is_behind = row + 1 < rows_.size() && problem.line.tokens >= rows_[row + 1].tokens_from;
+    if (is_before || is_behind) continue;
+    figures.push_back(
+        fmt::format("{} {:.4g} / {:.4g}", problem.line.tokens, problem.screening.at(rows_[row].values), problem.screening.at(fixed_)));
+  }
+  // A row that serves many N shows its ends.
+  if (figures.size() > 3) figures = {figures[0], figures[1], "..", figures.back()};
+  return fmt::format("{}", fmt::join(figures, ", "));
 }
 
 nlohmann::ordered_json SweepTable::json() const {

@@ -55,6 +55,8 @@ class SweepTable {
   /// Of the combinations that the noise does not tell from the best, the one most like the present.
   [[nodiscard]] static KnobValues choice(const SweptProblem& problem);
   [[nodiscard]] KnobValues least_loss() const;
+  /// "64 13.47 / 16.67, 100 20.8 / 22": N, us by this row and by the fixed set, in the rounds that all combinations were in.
+  [[nodiscard]] std::string evidence(std::size_t row) const;
   void make_rows();
   /// "{1, kPingPong128x128, 5}"
   [[nodiscard]] std::string values_text(const KnobValues& values) const;
