@@ -98,7 +98,7 @@ class Labels {
   /// Nothing may be written over a box around this point.
   void reserve(double x, double y) { boxes_.push_back({x - 5, y - 5, x + 5, y + 5}); }
   std::string at(double x, double y, std::string_view text, std::string_view colour) {
-    const double width = 6.3 * static_cast<double>(text.size());
+    const double width = 7 * static_cast<double>(text.size());
     constexpr double kTextHeight = 12;
     const std::array<std::array<double, 2>, 4> places{
         {{x + 8, y + 4}, {x - 8 - width, y + 4}, {x - width / 2, y - 9}, {x - width / 2, y + 18}}};

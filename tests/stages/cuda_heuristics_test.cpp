@@ -159,10 +159,11 @@ TEST(Sm90Heuristics, TheContractionsTileFitsN) {
       {1, ContractionVariant::kSmall64x64},        {64, ContractionVariant::kSmall64x64},
       {65, ContractionVariant::kPingPong128x128},  {128, ContractionVariant::kPingPong128x128},
       {129, ContractionVariant::kShared192x192},   {192, ContractionVariant::kShared192x192},
-      {193, ContractionVariant::kPingPong128x128}, {384, ContractionVariant::kPingPong128x128},
-      {1024, ContractionVariant::kPingPong128x192}};
+      {193, ContractionVariant::kPingPong128x128}, {256, ContractionVariant::kPingPong128x128},
+      {257, ContractionVariant::kPingPong128x192}, {320, ContractionVariant::kPingPong128x192},
+      {384, ContractionVariant::kPingPong128x128}, {1024, ContractionVariant::kPingPong128x192}};
   for (const auto& [n, variant] : kTiles) EXPECT_EQ(recommended(n).k2_tile, variant) << n;
-  for (std::int64_t n = 385; n < 897; ++n)
+  for (std::int64_t n = 385; n <= 704; ++n)
     ASSERT_EQ(recommended(n).k2_tile, (n + 63) / 64 % 2 == 1 ? ContractionVariant::kPingPong128x192 : ContractionVariant::kPingPong128x128)
         << n;
 }

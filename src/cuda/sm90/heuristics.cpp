@@ -19,26 +19,43 @@ constexpr ContractionVariant kPingPong128x128 = ContractionVariant::kPingPong128
 constexpr ContractionVariant kShared192x192 = ContractionVariant::kShared192x192;
 constexpr ContractionVariant kPingPong128x192 = ContractionVariant::kPingPong128x192;
 
-// `trimul bench --sweep` prints these tables from measurements. H200, us.
+// `trimul bench --sweep` prints such tables from measurements. Behind each row: N, us by the row / by the alternative that is named, all
+// else equal. NVIDIA H200, replayed graphs back to back, outgoing, commit 8969773; incoming prefers the same (docs/performance.md).
 //
 // k1_parts: 2 halve the weights a block waits for and the chunks of a tile, but repeat its LayerNorm: worth it while multiprocessors have
-// idle warpgroups. Input projection with 2 / 1: N = 64 6.9 / 8.8, 128 9.4 / 8.9, 192 17.2 / 17.0, 217 21.8 / 19.9.
-// k2_tile: 128 x 192 mixes in narrow tiles of 128: it fits N that 128 alone would overshoot by 64, and from 897 on the wider tile saves
+// idle warpgroups.
+// k2_tile: 128 x 192 mixes in narrow tiles of 128: it fits N that 128 alone would overshoot by 64, and at large N the wider tile saves
 // shared-memory traffic.
-// overlap: 7 all three kernels, 5 all but the contraction. With / without the contraction's: N = 64 15.0 / 16.0, 128 19.6 / 20.1,
-// 192 36.5 / 36.5, 256 51.4 / 51.0, 384 117.8 / 113.5, 512 211.6 / 205.0, 768 508 / 507, 1024 993 / 993. Why it loses in the middle is not
-// known.
+// overlap: 7 all three kernels, 5 all but the contraction. 7 / 5: N = 64 13.5 / 14.2, 128 19.3 / 19.8, 192 36.5 / 37.3, 217 46.6 / 45.9,
+// 256 52.4 / 51.4. Why the contraction's loses from there on is not known. The input projection's shows only behind another kernel, not in
+// a graph of one call.
 constexpr HeuristicsRow kOneSample[] = {
-    {1, {2, kSmall64x64, 7}},        {65, {2, kPingPong128x128, 7}},  {89, {1, kPingPong128x128, 7}},  {129, {1, kShared192x192, 7}},
-    {193, {1, kPingPong128x128, 5}}, {385, {1, kPingPong128x192, 5}}, {449, {1, kPingPong128x128, 5}}, {513, {1, kPingPong128x192, 5}},
-    {577, {1, kPingPong128x128, 5}}, {641, {1, kPingPong128x192, 5}}, {705, {1, kPingPong128x128, 5}}, {769, {1, kPingPong128x192, 5}},
-    {833, {1, kPingPong128x128, 5}}, {897, {1, kPingPong128x192, 5}},
+    {1, {2, kSmall64x64, 7}},         // 128 x 128: 16 12.30 / 12.52, 64 13.42 / 13.98
+    {65, {2, kPingPong128x128, 7}},   // one part: 72 15.16 / 16.69, 88 15.87 / 17.61
+    {89, {1, kPingPong128x128, 7}},   // two parts: 96 18.21 / 18.52; 64 x 64 wins and loses by one per cent from N to N up to 128
+    {129, {1, kShared192x192, 7}},    // 128 x 192: 144 25.4 / 26.9, 176 30.3 / 31.0, 192 36.4 / 36.8
+    {193, {1, kPingPong128x128, 5}},  // 128 x 192: 217 45.9 / 46.4, 256 51.4 / 52.1
+    {257, {1, kPingPong128x192, 5}},  // 128 x 128: 272 70.6 / 72.6, 300 79.8 / 81.0, 320 84.2 / 85.0, 336 100.2 / 100.8
+    {337, {1, kPingPong128x128, 5}},  // 128 x 192: 352 105.3 / 105.3, 384 119.8 / 119.9
+    {385, {1, kPingPong128x192, 5}},  // 128 x 128: 436 163.3 / 167.5, 448 165.7 / 167.3
+    {449, {1, kPingPong128x128, 5}},  // 128 x 192: 500 214.1 / 214.3, 512 214.7 / 215.9
+    {513, {1, kPingPong128x192, 5}},  // as from 385: N that 128 overshoots by 64
+    {577, {1, kPingPong128x128, 5}},  // 128 x 192: 640 351.2 / 354.8
+    {641, {1, kPingPong128x192, 5}},  // 128 x 128: 768 511.8 / 510.8, 900 820 / 948, 1024 1005 / 1010, 2048 5561 / 5642
 };
 constexpr HeuristicsRow kFourSamples[] = {
-    {1, {2, kSmall64x64, 7}},        {45, {1, kSmall64x64, 7}},       {65, {1, kPingPong128x128, 7}},  {129, {1, kShared192x192, 7}},
-    {193, {1, kPingPong128x128, 5}}, {385, {1, kPingPong128x192, 5}}, {449, {1, kPingPong128x128, 5}}, {513, {1, kPingPong128x192, 5}},
-    {577, {1, kPingPong128x128, 5}}, {641, {1, kPingPong128x192, 5}}, {705, {1, kPingPong128x128, 5}}, {769, {1, kPingPong128x192, 5}},
-    {833, {1, kPingPong128x128, 5}}, {897, {1, kPingPong128x192, 5}},
+    {1, {2, kSmall64x64, 7}},         // one part: 16 13.5 / 15.1, 32 14.1 / 15.9, 44 16.7 / 18.4
+    {45, {1, kSmall64x64, 7}},        // two parts: 48 17.7 / 17.8, 64 18.4 / 18.7; 128 x 128: 64 18.4 / 19.5
+    {65, {1, kPingPong128x128, 7}},   // overlap 5: 96 36.6 / 37.2; 128 x 192: 96 36.6 / 37.5, 128 49.9 / 49.2
+    {129, {1, kShared192x192, 7}},    // 128 x 192: 160 81.7 / 83.7, 192 110.2 / 112.4
+    {193, {1, kPingPong128x128, 5}},  // 128 x 192: 256 191.3 / 190.7
+    {257, {1, kPingPong128x192, 5}},  // 128 x 128: 300 282.3 / 284.5, 320 302.4 / 303.4
+    {337, {1, kPingPong128x128, 5}},  // 128 x 192: 384 422.8 / 422.8
+    {385, {1, kPingPong128x192, 5}},  // as one sample
+    {449, {1, kPingPong128x128, 5}},  // 128 x 192: 512 791.7 / 802.5
+    {513, {1, kPingPong128x192, 5}},  // as one sample
+    {577, {1, kPingPong128x128, 5}},  // as one sample
+    {641, {1, kPingPong128x192, 5}},  // as one sample
 };
 
 }  // namespace

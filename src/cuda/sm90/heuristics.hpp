@@ -12,19 +12,13 @@
 namespace trimul::cuda::sm90 {
 
 /// Kernels that are launched programmatically dependent on the one before them on the stream.
-enum Overlap : unsigned {
-  kOverlapInputProjection = 1,
-  kOverlapTriangleContraction = 2,
-  kOverlapOutputProjection = 4,
-  kOverlapAll = 7,
-  kOverlapProjections = 5
-};
+enum Overlap : unsigned { kOverlapInputProjection = 1, kOverlapTriangleContraction = 2, kOverlapOutputProjection = 4, kOverlapAll = 7 };
 
 /// What of a plan may be chosen; every choice computes bitwise the same.
 struct Knobs {
   int k1_parts = 1;  // blocks that share the output channels of a tile of the input projection: 1 or 2
   ContractionVariant k2_tile = ContractionVariant::kPingPong128x128;
-  unsigned overlap = kOverlapProjections;  // of Overlap
+  unsigned overlap = kOverlapAll;  // added up out of Overlap
   friend bool operator==(const Knobs&, const Knobs&) = default;
 };
 
