@@ -28,6 +28,7 @@ struct OutputProjection {
   static constexpr int kHalfWeightBytes = kPairWidth * kSwizzleRowBytes;  // 64 of the 128 columns
   static constexpr int kTileBytes = kTilePositions * kPairWidth * 2;
   static constexpr int kStatisticsBytes = kTilePositions * static_cast<int>(sizeof(float2));
+  static constexpr int kVectorBytes = (kPairWidth + kHiddenWidth) * static_cast<int>(sizeof(float2)) + 2 * kPairWidth * 4;
   static constexpr int kChunk = 64;  // output channels per product
   static_assert(kPairWidth == kHiddenWidth, "the fragment loops share their bounds");
 
@@ -39,7 +40,7 @@ struct OutputProjection {
     alignas(16) float2 statistics[kWarpgroups][2][kTilePositions];  // of the rows of x, with its stages: scale and shift
     alignas(16) float2 norm_in[kPairWidth];
     alignas(16) float2 norm_out[kHiddenWidth];
-    alignas(16) float bias[2][kPairWidth];  // projection, gate
+    alignas(16) float bias[2][kPairWidth];  // projection, gate; all three come with the weights
     std::uint64_t x_full[kWarpgroups][2];   // 1 arrival: expect_tx by the thread that issues the load
     std::uint64_t x_free[kWarpgroups][2];   // 4 arrivals: a warp's result has been read out of its rows
     std::uint64_t y_full[kWarpgroups];      // 1 arrival: expect_tx
@@ -70,9 +71,7 @@ struct OutputProjection {
     ptx::tma_load_2d(smem.y[warpgroup], &p.y, &smem.y_full[warpgroup], static_cast<int>(tile * kTilePositions), 0);
   }
 
-  /// By thread 0: barriers, then weights, x and its statistics, which are complete since the contraction lets this kernel start only once
-  /// the projection before it has finished, then, once the contraction itself has, y.
-  static __device__ __forceinline__ void start(const OutputProjectionParams& p, SharedStorage& smem) {
+  static __device__ __forceinline__ void init_barriers(SharedStorage& smem) {
     for (int i = 0; i < kWarpgroups; ++i) {
       for (int stage = 0; stage < 2; ++stage) {
         ptx::mbarrier_init(&smem.x_full[i][stage], 1);
@@ -83,13 +82,23 @@ struct OutputProjection {
     }
     ptx::mbarrier_init(&smem.weights_full, 1);
     ptx::fence_mbarrier_init();
+  }
+
+  /// By thread 0: x with its statistics and the weights, which are complete since the contraction lets this kernel start only once the
+  /// projection before it has finished; then, once the contraction itself has, y. All by bulk copy: an ordinary load would wait behind the
+  /// hundreds of KiB that every multiprocessor asks for at this moment.
+  static __device__ __forceinline__ void load_first(const OutputProjectionParams& p, SharedStorage& smem) {
+    ptx::mbarrier_arrive_expect_tx(&smem.weights_full, 4 * kHalfWeightBytes + kVectorBytes);
+    ptx::bulk_load(smem.norm_in, p.norm_in, sizeof(smem.norm_in), &smem.weights_full);
+    ptx::bulk_load(smem.norm_out, p.norm_out, sizeof(smem.norm_out), &smem.weights_full);
+    ptx::bulk_load(smem.bias, p.bias, sizeof(smem.bias), &smem.weights_full);
     load_first_x(p, smem, 0);
-    ptx::mbarrier_arrive_expect_tx(&smem.weights_full, 4 * kHalfWeightBytes);
     for (int half = 0; half < 2; ++half) {
-      ptx::tma_load_2d(smem.p_weight + half * kHalfWeightBytes, &p.p_weight, &smem.weights_full, half * kSwizzleColumns, 0);
       ptx::tma_load_2d(smem.g_weight + half * kHalfWeightBytes, &p.g_weight, &smem.weights_full, half * kSwizzleColumns, 0);
+      ptx::tma_load_2d(smem.p_weight + half * kHalfWeightBytes, &p.p_weight, &smem.weights_full, half * kSwizzleColumns, 0);
     }
     ptx::griddepcontrol_wait();
+    ptx::griddepcontrol_launch_dependents();
 #pragma unroll 1
     for (int i = 0; i < kWarpgroups; ++i)
       if (first_tile(i) < p.tiling.num_tiles) load_y(p, smem, i, first_tile(i));
@@ -166,7 +175,7 @@ struct OutputProjection {
       load_y(p, smem, at.warpgroup, next);
     }
     __syncwarp();
-    return fragment_affine(y, UnpackByArgument{p.unpack_shift, p.unpack_mask}, mean, {p.eps, p.eps});
+    return fragment_norm(y, UnpackByArgument{p.unpack_shift, p.unpack_mask}, mean, p.eps).affine;
   }
 
   /// Reads x and normalises it. The stage stays this tile's until its result has left it.
@@ -215,8 +224,8 @@ struct OutputProjection {
       std::uint32_t y[4 * kSteps];
       std::uint32_t z[4 * kSteps];
       float gate[kPairWidth / 2];
-      take_x(p, smem, at, stage, (count >> 1) & 1, z);
       if (count == 0) ptx::mbarrier_wait(&smem.weights_full, 0);
+      take_x(p, smem, at, stage, (count >> 1) & 1, z);
       project<kPairWidth>(smem.g_weight, smem.bias[1], at.lane, z, 0, gate);
       const RowAffine y_affine = take_y(p, smem, at, count & 1, tile + tile_step(), y);
       ptx::wgmma_wait_group<0>();
@@ -249,16 +258,10 @@ __global__ void __launch_bounds__(Config::kCfg.threads(), 1) output_projection_k
   using Kernel = OutputProjection<Config>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
   auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw);
-  if (threadIdx.x == 0) Kernel::start(p, smem);
-  for (int channel = static_cast<int>(threadIdx.x); channel < kPairWidth; channel += Config::kCfg.threads()) {
-    smem.norm_in[channel] = p.norm_in[channel];
-    smem.norm_out[channel] = p.norm_out[channel];
-    smem.bias[0][channel] = p.bias[channel];
-    smem.bias[1][channel] = p.bias[kPairWidth + channel];
-  }
-  ptx::griddepcontrol_wait();
-  ptx::griddepcontrol_launch_dependents();
+  if (threadIdx.x == 0) Kernel::init_barriers(smem);
   __syncthreads();
+  if (threadIdx.x == 0) Kernel::load_first(p, smem);
+  __syncwarp();
   Kernel::project_tiles(p, smem);
 }
 
