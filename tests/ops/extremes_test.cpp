@@ -25,7 +25,7 @@ TEST_P(Extremes, RowsWithALargeMeanKeepTheirDeviations) {
 TEST_P(Extremes, ConstantRowsNormaliseToTheBias) {
   for (const std::int64_t c_z : {32, 48, 100, 7}) {
     Case data(fitted({.n = 8, .c_z = c_z}));
-    const double constants[] = {0.0, 1e-3, 1.0, -7.3, 1e4, 4e4, 1e-30, 3e38};
+    const double constants[] = {0.0, 1e-3, 1.0, -7.3, 4e4, 3e12, 1e-30, 3e38};
     for (std::int64_t i = 0; i < 8; ++i)
       for (std::int64_t j = i % 2; j < 8; j += 2)
         for (std::int64_t k = 0; k < data.spec.c_z; ++k) data.set_x(0, i, j, k, constants[j]);
@@ -45,8 +45,15 @@ TEST_P(Extremes, OneHugeChannelDoesNotHideTheOthers) {
 }
 
 TEST_P(Extremes, ScaleOfXDoesNotMatterButForEps) {
-  for (const double scale : {1e-30, 1e-20, 1e-10, 1e-5, 1e-3, 1e4, 1e10, 1e18, 1e19, 1e30, 1e37})
+  for (const double scale : {1e-30, 1e-20, 1e-10, 1e-5, 1e-3, 1e4, 1e10, 1e18, 3e18, 1e19, 1e30, 1e37})
     for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF64}) check({.n = 7, .x_dtype = dtype, .x_mean = 0.0, .x_std = scale});
+}
+
+TEST_P(Extremes, ScaleOfYDoesNotMatter) {
+  // Without biases y scales with the square of in_scale: up to 1e32 here, whose square no fp32 holds.
+  for (const double in_scale : {1e4, 1e8, 3e9, 1e10, 1e13, 1e16})
+    for (const DType dtype : {DType::kF32, DType::kBf16})
+      check({.n = 7, .x_dtype = dtype, .absent = kProjectionBiases, .in_scale = in_scale});
 }
 
 TEST_P(Extremes, EpsIsExactInBothNormsAtEveryScale) {

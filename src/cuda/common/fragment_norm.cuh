@@ -52,20 +52,15 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
-/// Means of the two rows.
+/// Means of the two rows: a product with 1 / width on the tensor cores, exact products (1 / width is a power of two) and fp32 sums.
 template <int kRegisters>
 __device__ __forceinline__ RowPair fragment_means(const std::uint32_t (&rows)[kRegisters]) {
-  constexpr UnpackByShift kUnpack;
-  constexpr float kInverseWidth = 1.0F / (4 * kRegisters);
-  float sums[4] = {0.0F, 0.0F, 0.0F, 0.0F};
+  static_assert(kRegisters == 32, "1 / width as bf16");
+  constexpr std::uint32_t kInverseWidth = 0x3c003c00U;  // two bf16 2^-7
+  float sums[2][4] = {};                                // two chains: a product waits for the one before
 #pragma unroll
-  for (int i = 0; i < kRegisters; i += 2) {
-    sums[0] = fmaf(kUnpack.low(rows[i]), kInverseWidth, sums[0]);
-    sums[1] = fmaf(kUnpack.high(rows[i]), kInverseWidth, sums[1]);
-    sums[2] = fmaf(kUnpack.low(rows[i + 1]), kInverseWidth, sums[2]);
-    sums[3] = fmaf(kUnpack.high(rows[i + 1]), kInverseWidth, sums[3]);
-  }
-  return {quad_sum(sums[0] + sums[1]), quad_sum(sums[2] + sums[3])};
+  for (int i = 0; i < kRegisters; i += 4) ptx::mma_m16n8k16(sums[(i / 4) % 2], &rows[i], kInverseWidth, kInverseWidth);
+  return {sums[0][0] + sums[1][0], sums[0][2] + sums[1][2]};
 }
 
 /// 1 / sqrt(variance + eps), for rows that are nearly constant cut to 16 bits. A bf16 value times that is exact in fp32, and so is the mean
@@ -76,10 +71,9 @@ __device__ __forceinline__ float row_scale(float variance, float eps, float mean
   return is_nearly_constant ? __uint_as_float(__float_as_uint(scale) & 0xffffff00U) : scale;
 }
 
-/// Scale and shift of the two rows. Deviations must stay below 1e19: see scale_down_huge_rows.
+/// Sums of the squared deviations of the two rows.
 template <typename Unpack, int kRegisters>
-__device__ __forceinline__ RowAffine fragment_affine(const std::uint32_t (&rows)[kRegisters], Unpack unpack, RowPair mean, RowPair eps) {
-  constexpr float kInverseWidth = 1.0F / (4 * kRegisters);
+__device__ __forceinline__ RowPair fragment_squares(const std::uint32_t (&rows)[kRegisters], Unpack unpack, RowPair mean) {
   float squares[4] = {0.0F, 0.0F, 0.0F, 0.0F};
 #pragma unroll
   for (int i = 0; i < kRegisters; i += 2) {
@@ -88,44 +82,65 @@ __device__ __forceinline__ RowAffine fragment_affine(const std::uint32_t (&rows)
 #pragma unroll
     for (int k = 0; k < 4; ++k) squares[k] = fmaf(deviations[k], deviations[k], squares[k]);
   }
-  const RowPair scale = {row_scale(quad_sum(squares[0] + squares[1]) * kInverseWidth, eps.first, mean.first),
-                         row_scale(quad_sum(squares[2] + squares[3]) * kInverseWidth, eps.second, mean.second)};
-  return {scale, {-mean.first * scale.first, -mean.second * scale.second}};
+  return {quad_sum(squares[0] + squares[1]), quad_sum(squares[2] + squares[3])};
 }
 
-/// What rows were multiplied by, and the eps that goes with it.
-struct RowFactors {
-  RowPair factor, eps;
-};
+/// Rows whose mean is as large as this are scaled down, and with them every row that has an element as large.
+constexpr float kHugeElement = 0x1p40F;
 
-/// Rows with an element from 2^62 on, whose squares would overflow, are multiplied by 2^-70, exactly; eps vanishes beside them. The test is
-/// one packed maximum per register.
+/// Multiplies rows that have an element from kHugeElement on by 2^-70, exactly, and returns what the two rows were multiplied by.
 template <int kRegisters>
-__device__ __forceinline__ RowFactors scale_down_huge_rows(std::uint32_t (&rows)[kRegisters], float eps) {
-  constexpr std::uint32_t kHuge = (127 + 62) << 7;  // bits of the bf16 2^62
-  std::uint32_t largest[2] = {rows[0], rows[1]};
-#pragma unroll
-  for (int i = 2; i < kRegisters; i += 2) {
-    largest[0] = ptx::max_magnitude_bf16x2(largest[0], rows[i]);
-    largest[1] = ptx::max_magnitude_bf16x2(largest[1], rows[i + 1]);
-  }
-  const auto is_huge = [](std::uint32_t pair) { return (pair & 0x7fffU) >= kHuge || ((pair >> 16) & 0x7fffU) >= kHuge; };
-  RowFactors result{{1.0F, 1.0F}, {eps, eps}};
-  if (!__any_sync(0xffffffffU, is_huge(largest[0]) || is_huge(largest[1]))) return result;
+__device__ __forceinline__ RowPair scale_down_huge_rows(std::uint32_t (&rows)[kRegisters]) {
+  constexpr std::uint32_t kHuge = (127 + 40) << 7;  // bits of the bf16 kHugeElement
   constexpr std::uint32_t kOne = 0x3f803f80U;
   constexpr std::uint32_t kDown = ((127U - 70U) << 7) * 0x10001U;
-  const unsigned quad = 0xfU << (threadIdx.x % 32 & 28U);
-  const bool first = (__ballot_sync(0xffffffffU, is_huge(largest[0])) & quad) != 0;
-  const bool second = (__ballot_sync(0xffffffffU, is_huge(largest[1])) & quad) != 0;
+  bool first_is_huge = false;
+  bool second_is_huge = false;
+  const auto is_huge = [](std::uint32_t pair) { return (pair & 0x7fffU) >= kHuge || ((pair >> 16) & 0x7fffU) >= kHuge; };
 #pragma unroll
   for (int i = 0; i < kRegisters; i += 2) {
-    rows[i] = ptx::multiply_bf16x2(rows[i], first ? kDown : kOne);
-    rows[i + 1] = ptx::multiply_bf16x2(rows[i + 1], second ? kDown : kOne);
+    first_is_huge |= is_huge(rows[i]);
+    second_is_huge |= is_huge(rows[i + 1]);
   }
-  constexpr float kNegligible = 1e-30F;  // but not zero: the variance of a constant row is
-  if (first) result.factor.first = 0x1p-70F, result.eps.first = kNegligible;
-  if (second) result.factor.second = 0x1p-70F, result.eps.second = kNegligible;
-  return result;
+  const unsigned quad = 0xfU << (threadIdx.x % 32 & 28U);
+  first_is_huge = (__ballot_sync(0xffffffffU, first_is_huge) & quad) != 0;
+  second_is_huge = (__ballot_sync(0xffffffffU, second_is_huge) & quad) != 0;
+#pragma unroll
+  for (int i = 0; i < kRegisters; i += 2) {
+    rows[i] = ptx::multiply_bf16x2(rows[i], first_is_huge ? kDown : kOne);
+    rows[i + 1] = ptx::multiply_bf16x2(rows[i + 1], second_is_huge ? kDown : kOne);
+  }
+  return {first_is_huge ? 0x1p-70F : 1.0F, second_is_huge ? 0x1p-70F : 1.0F};
+}
+
+/// How to normalise the two rows: affine applies to rows that have been multiplied by factor, a power of two.
+struct RowNorm {
+  RowAffine affine;
+  RowPair factor;
+};
+
+/// Works out how to normalise the rows. Where a sum of squares overflows, or the mean times the scale might (or anything is NaN), huge rows
+/// are first scaled down in place, and eps with them; rare, and so out of the hot code.
+template <typename Unpack, int kRegisters>
+__device__ __forceinline__ RowNorm fragment_norm(std::uint32_t (&rows)[kRegisters], Unpack unpack, RowPair mean, float eps) {
+  constexpr float kInverseWidth = 1.0F / (4 * kRegisters);
+  constexpr float kFinite = 0x1p127F;
+  RowPair squares = fragment_squares(rows, unpack, mean);
+  RowPair factor = {1.0F, 1.0F};
+  RowPair row_eps = {eps, eps};
+  const bool first_is_safe = squares.first < kFinite && fabsf(mean.first) < kHugeElement;
+  const bool second_is_safe = squares.second < kFinite && fabsf(mean.second) < kHugeElement;
+  if (!__all_sync(0xffffffffU, first_is_safe && second_is_safe)) {
+    constexpr float kLeastEps = 1e-30F;  // negligible beside any variance here, but not zero: the variance of a constant row is
+    factor = scale_down_huge_rows(rows);
+    if (factor.first != 1.0F) row_eps.first = fmaxf(eps * factor.first * factor.first, kLeastEps);
+    if (factor.second != 1.0F) row_eps.second = fmaxf(eps * factor.second * factor.second, kLeastEps);
+    mean = fragment_means(rows);
+    squares = fragment_squares(rows, unpack, mean);
+  }
+  const RowPair scale = {row_scale(squares.first * kInverseWidth, row_eps.first, mean.first),
+                         row_scale(squares.second * kInverseWidth, row_eps.second, mean.second)};
+  return {{scale, {-mean.first * scale.first, -mean.second * scale.second}}, factor};
 }
 
 /// rows = bf16(affine(row) * weight + bias), in place. norm[channel] = (weight, bias), in shared memory.

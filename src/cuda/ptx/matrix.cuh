@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 8x8 matrices of 16-bit elements between shared memory and registers (PTX ISA "ldmatrix" sm_75, "stmatrix" sm_90). Whole warp, converged.
-// Lane l passes the address of row l % 8 of matrix l / 8; a row is 16 bytes, 16-byte aligned.
+// 8x8 matrices of 16-bit elements between shared memory and registers (PTX ISA "ldmatrix" sm_75, "stmatrix" sm_90), and products of them
+// that one warp computes ("mma" sm_80). Whole warp, converged. Lane l passes the address of row l % 8 of matrix l / 8; a row is 16 bytes,
+// 16-byte aligned.
 #pragma once
 
 #include <cstdint>
@@ -37,18 +38,20 @@ __device__ __forceinline__ void stmatrix_x4_trans(std::uint32_t address, const s
                : "memory");
 }
 
+/// mma.sync m16n8k16, bf16 operands, fp32 sums: d += A B. Lane l holds, with g = l / 4 and t = 2 (l % 4): of A the rows g, g + 8 at columns
+/// t, t + 1, then the same rows at t + 8, t + 9; of B (16 x 8) rows t, t + 1, then t + 8, t + 9, of column g; of d row g at columns t, t +
+/// 1, then row g + 8.
+__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 /// tanh.approx.f32 (sm_75): absolute error at most 5e-4 relative to 1 (docs/numerics.md), 8 clocks a warp.
 __device__ __forceinline__ float tanh_approx(float x) {
   float y;
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
-}
-
-/// max.xorsign.abs.bf16x2 (sm_86): per half the larger magnitude; the sign is the product of the signs. A NaN yields to a number.
-__device__ __forceinline__ std::uint32_t max_magnitude_bf16x2(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t result;
-  asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  return result;
 }
 
 /// prmt.b32: the bytes of {0, value} that the selector names.

@@ -47,6 +47,7 @@ struct InputProjection {
     std::uint64_t staging_full[kStoreGroups];  // 4 * store_warpgroups arrivals: a warp has written its part
     std::uint64_t staging_free[kStoreGroups];  // 1 arrival: the issuer's store has been read out
     std::uint64_t weights_full[kChunks];       // 1 arrival, once
+    std::uint64_t vectors_full;                // 1 arrival, once
   };
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes, "the block does not fit: fewer warpgroups");
 
@@ -89,8 +90,7 @@ struct InputProjection {
     load_pair_tile(p.tiling, &p.x, &smem.x_full[warpgroup], smem.x[warpgroup], tile);
   }
 
-  /// By thread 0: barriers, then (once the kernel before has finished) the first tiles and the weights.
-  static __device__ __forceinline__ void start(const InputProjectionParams& p, SharedStorage& smem) {
+  static __device__ __forceinline__ void init_barriers(SharedStorage& smem) {
     for (int i = 0; i < kWarpgroups; ++i) {
       ptx::mbarrier_init(&smem.x_full[i], 1);
       ptx::mbarrier_init(&smem.x_read[i], 4);
@@ -100,19 +100,30 @@ struct InputProjection {
       ptx::mbarrier_init(&smem.staging_full[i], 4 * kCfg.store_warpgroups);
       ptx::mbarrier_init(&smem.staging_free[i], 1);
     }
+    ptx::mbarrier_init(&smem.vectors_full, 1);
     ptx::fence_mbarrier_init();
-    ptx::griddepcontrol_wait();
+  }
+
+  /// By thread 0: every warpgroup's first tile, the vectors and the weights, in the order in which they are needed. All by bulk copy: an
+  /// ordinary load would wait behind the hundreds of KiB that every multiprocessor asks for at this moment.
+  static __device__ __forceinline__ void load_first(const InputProjectionParams& p, SharedStorage& smem) {
+    ptx::mbarrier_arrive_expect_tx(&smem.vectors_full, sizeof(smem.vectors));
+    ptx::bulk_load(smem.vectors, kCfg.has_bias ? static_cast<const void*>(p.bias + first_chunk() * kChunk) : p.norm, sizeof(smem.vectors),
+                   &smem.vectors_full);
 #pragma unroll 1
     for (int i = 0; i < kWarpgroups; ++i) {
       if (first_tile(i) < p.tiling.num_tiles) load_tile(p, smem, i, first_tile(i));
-      if (i > 0) continue;
-      for (int chunk = 0; chunk < kChunks; ++chunk) {
-        ptx::mbarrier_arrive_expect_tx(&smem.weights_full[chunk], kChunk * kPairWidth * 2);
-        for (int half = 0; half < 2; ++half)
-          ptx::tma_load_2d(smem.weights + half * kHalfWeightBytes + chunk * kChunk * kSwizzleRowBytes, &p.weights,
-                           &smem.weights_full[chunk], half * kSwizzleColumns, (first_chunk() + chunk) * kChunk);
-      }
+      if (i == 0) load_weights(p, smem, 0);
     }
+#pragma unroll 1
+    for (int chunk = 1; chunk < kChunks; ++chunk) load_weights(p, smem, chunk);
+  }
+
+  static __device__ __forceinline__ void load_weights(const InputProjectionParams& p, SharedStorage& smem, int chunk) {
+    ptx::mbarrier_arrive_expect_tx(&smem.weights_full[chunk], kChunk * kPairWidth * 2);
+    for (int half = 0; half < 2; ++half)
+      ptx::tma_load_2d(smem.weights + half * kHalfWeightBytes + chunk * kChunk * kSwizzleRowBytes, &p.weights, &smem.weights_full[chunk],
+                       half * kSwizzleColumns, (first_chunk() + chunk) * kChunk);
   }
 
   /// Issues acc = z W^T [+ bias] for one chunk of weight rows; not waited for.
@@ -142,6 +153,7 @@ struct InputProjection {
     RowPair factor;
     bool keeps_first, keeps_second;  // the factor is not 0
     bool are_selections;             // every factor of the warp is 0 or 1
+    bool keep_all;                   // no factor of the warp is 0
   };
 
   /// Lanes hold the factors of 16 positions of two tiles, the `half`-th of which is meant.
@@ -152,7 +164,18 @@ struct InputProjection {
     mask.keeps_first = mask.factor.first != 0.0F;
     mask.keeps_second = mask.factor.second != 0.0F;
     mask.are_selections = !__any_sync(0xffffffffU, of_lane != 0.0F && of_lane != 1.0F);
+    mask.keep_all = __all_sync(0xffffffffU, of_lane != 0.0F);
     return mask;
+  }
+
+  /// Without biases a row of zeros yields zeros, whatever x held: cheaper than selecting every output.
+  static __device__ __forceinline__ void drop_masked_rows(const RowMasks& mask, std::uint32_t (&z)[4 * kSteps]) {
+    if (mask.keep_all) return;
+#pragma unroll
+    for (int i = 0; i < 4 * kSteps; i += 2) {
+      z[i] = mask.keeps_first ? z[i] : 0U;
+      z[i + 1] = mask.keeps_second ? z[i + 1] : 0U;
+    }
   }
 
   /// Fractional masks: the values of a chunk times the mask, before the gate and before any rounding. Rare, and so out of the hot code.
@@ -164,7 +187,7 @@ struct InputProjection {
   }
 
   /// value * sigmoid(gate) of one chunk for this warp's 16 positions, transposed into the staging buffer. A zero mask selects zero,
-  /// whatever the value is.
+  /// whatever the value is (drop_masked_rows has seen to that where there are no biases).
   static __device__ __forceinline__ void gate_chunk(const Place& at, const float (&acc)[kChunk / 2], const RowMasks& mask) {
 #pragma unroll
     for (int octet = 0; octet < kChunkChannels / 8; octet += 2) {
@@ -176,8 +199,8 @@ struct InputProjection {
         float gated[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) gated[i] = fmaf(v[i], ptx::tanh_approx(v[i + 4]), v[i]);
-        packed[2 * u] = mask.keeps_first ? pack_bf16(gated[0], gated[1]) : 0U;
-        packed[2 * u + 1] = mask.keeps_second ? pack_bf16(gated[2], gated[3]) : 0U;
+        packed[2 * u] = !kCfg.has_bias || mask.keeps_first ? pack_bf16(gated[0], gated[1]) : 0U;
+        packed[2 * u + 1] = !kCfg.has_bias || mask.keeps_second ? pack_bf16(gated[2], gated[3]) : 0U;
       }
       ptx::stmatrix_x4_trans(at.staging_row + static_cast<unsigned>(octet * 1024 * kCfg.store_warpgroups), packed);
     }
@@ -210,11 +233,11 @@ struct InputProjection {
 
   /// Keeps how the warp's rows were normalised; x itself is what the factors apply to.
   static __device__ __forceinline__ void store_statistics(const InputProjectionParams& p, const Place& at, std::uint32_t tile,
-                                                          const RowAffine& affine, RowPair factor) {
+                                                          const RowNorm& norm) {
     if (at.lane % 4 != 0 || first_chunk() != 0) return;  // one part writes them
     float2* const rows = p.statistics + std::size_t{tile} * kTilePositions + 16 * at.warp + at.lane / 4;
-    rows[0] = make_float2(affine.scale.first * factor.first, affine.shift.first);
-    rows[8] = make_float2(affine.scale.second * factor.second, affine.shift.second);
+    rows[0] = make_float2(norm.affine.scale.first * norm.factor.first, norm.affine.shift.first);
+    rows[8] = make_float2(norm.affine.scale.second * norm.factor.second, norm.affine.shift.second);
   }
 
   /// Reads this warp's 16 rows of the stage, normalises them, and lets the last of the four warps refill the stage with `next`.
@@ -223,7 +246,6 @@ struct InputProjection {
                                                    std::uint32_t (&z)[4 * kSteps], bool& store_pending) {
     ptx::mbarrier_wait(&smem.x_full[at.warpgroup], parity);
     load_row_fragments(fragment_lane_address(smem.x[at.warpgroup], at.warp, at.lane), z);
-    const RowFactors factors = scale_down_huge_rows(z, p.eps);
     const RowPair mean = fragment_means(z);
     // The release below depends on every loaded register through the means (prototypes that released earlier read refilled rows).
     ptx::complete_before_barrier(mean.first, mean.second);
@@ -233,14 +255,16 @@ struct InputProjection {
       load_tile(p, smem, at.warpgroup, next);
     }
     hand_back_staging(smem, at, store_pending);
-    const RowAffine affine = fragment_affine(z, UnpackByShift{}, mean, factors.eps);
-    store_statistics(p, at, tile, affine, factors.factor);
-    fragment_normalise(z, UnpackByShift{}, affine, kCfg.has_bias ? p.norm : smem.vectors, at.lane);
+    const RowNorm norm = fragment_norm(z, UnpackByShift{}, mean, p.eps);
+    store_statistics(p, at, tile, norm);
+    fragment_normalise(z, UnpackByShift{}, norm.affine, kCfg.has_bias ? p.norm : smem.vectors, at.lane);
   }
 
   /// A warpgroup's life: its tiles, one after the other.
   static __device__ __forceinline__ void project_tiles(const InputProjectionParams& p, SharedStorage& smem) {
     const Place at = locate(smem);
+    if (threadIdx.x == 0) load_first(p, smem);
+    __syncwarp();
     std::uint32_t tile = first_tile(at.warpgroup);
     if (tile >= p.tiling.num_tiles) return;
     const std::uint32_t step = kWarpgroups * blocks();
@@ -252,11 +276,13 @@ struct InputProjection {
     std::uint32_t parity = 0;
     bool is_first = true;
     bool store_pending = false;
+    ptx::mbarrier_wait(&smem.vectors_full, 0);
     while (true) {
       const std::uint32_t next = tile + step;
       std::uint32_t z[4 * kSteps];
       take_tile(p, smem, at, parity, tile, next, z, store_pending);
       const RowMasks mask = spread_mask(mask_factor(p.mask.dtype, mask_bits), at.lane, static_cast<int>(parity));
+      if constexpr (!kCfg.has_bias) drop_masked_rows(mask, z);
       if (parity == 1) mask_bits = lane_mask(next);
       parity ^= 1;
 #pragma unroll
@@ -285,17 +311,10 @@ __global__ void __launch_bounds__(Config::kCfg.threads(), 1) input_projection_ke
   using Kernel = InputProjection<Config>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
   auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw);
-  if (threadIdx.x == 0) {
-    Kernel::start(p, smem);
-  } else {
-    ptx::griddepcontrol_wait();
-  }
-  ptx::griddepcontrol_launch_dependents();
-  constexpr int kVectors = static_cast<int>(sizeof(smem.vectors) / sizeof(smem.vectors[0]));
-  const float2* const vectors =
-      Config::kCfg.has_bias ? reinterpret_cast<const float2*>(p.bias + Kernel::first_chunk() * Kernel::kChunk) : p.norm;
-  for (int k = static_cast<int>(threadIdx.x); k < kVectors; k += Config::kCfg.threads()) smem.vectors[k] = vectors[k];
+  if (threadIdx.x == 0) Kernel::init_barriers(smem);
   __syncthreads();
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
   Kernel::project_tiles(p, smem);
 }
 

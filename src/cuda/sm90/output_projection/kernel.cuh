@@ -28,6 +28,7 @@ struct OutputProjection {
   static constexpr int kHalfWeightBytes = kPairWidth * kSwizzleRowBytes;  // 64 of the 128 columns
   static constexpr int kTileBytes = kTilePositions * kPairWidth * 2;
   static constexpr int kStatisticsBytes = kTilePositions * static_cast<int>(sizeof(float2));
+  static constexpr int kVectorBytes = (kPairWidth + kHiddenWidth) * static_cast<int>(sizeof(float2)) + 2 * kPairWidth * 4;
   static constexpr int kChunk = 64;  // output channels per product
   static_assert(kPairWidth == kHiddenWidth, "the fragment loops share their bounds");
 
@@ -39,12 +40,13 @@ struct OutputProjection {
     alignas(16) float2 statistics[kWarpgroups][2][kTilePositions];  // of the rows of x, with its stages: scale and shift
     alignas(16) float2 norm_in[kPairWidth];
     alignas(16) float2 norm_out[kHiddenWidth];
-    alignas(16) float bias[2][kPairWidth];  // projection, gate
+    alignas(16) float bias[2][kPairWidth];  // projection, gate; all three come with g_weight
     std::uint64_t x_full[kWarpgroups][2];   // 1 arrival: expect_tx by the thread that issues the load
     std::uint64_t x_free[kWarpgroups][2];   // 4 arrivals: a warp's result has been read out of its rows
     std::uint64_t y_full[kWarpgroups];      // 1 arrival: expect_tx
     std::uint64_t y_read[kWarpgroups];      // 4 arrivals: a warp has the tile in registers
-    std::uint64_t weights_full;             // 1 arrival, once
+    std::uint64_t gate_full;                // 1 arrival, once: g_weight and the vectors
+    std::uint64_t projection_full;          // 1 arrival, once: p_weight
   };
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes, "the block does not fit: fewer warpgroups");
 
@@ -70,9 +72,7 @@ struct OutputProjection {
     ptx::tma_load_2d(smem.y[warpgroup], &p.y, &smem.y_full[warpgroup], static_cast<int>(tile * kTilePositions), 0);
   }
 
-  /// By thread 0: barriers, then weights, x and its statistics, which are complete since the contraction lets this kernel start only once
-  /// the projection before it has finished, then, once the contraction itself has, y.
-  static __device__ __forceinline__ void start(const OutputProjectionParams& p, SharedStorage& smem) {
+  static __device__ __forceinline__ void init_barriers(SharedStorage& smem) {
     for (int i = 0; i < kWarpgroups; ++i) {
       for (int stage = 0; stage < 2; ++stage) {
         ptx::mbarrier_init(&smem.x_full[i][stage], 1);
@@ -81,25 +81,38 @@ struct OutputProjection {
       ptx::mbarrier_init(&smem.y_full[i], 1);
       ptx::mbarrier_init(&smem.y_read[i], 4);
     }
-    ptx::mbarrier_init(&smem.weights_full, 1);
+    ptx::mbarrier_init(&smem.gate_full, 1);
+    ptx::mbarrier_init(&smem.projection_full, 1);
     ptx::fence_mbarrier_init();
-    load_first_x(p, smem, 0);
-    ptx::mbarrier_arrive_expect_tx(&smem.weights_full, 4 * kHalfWeightBytes);
-    for (int half = 0; half < 2; ++half) {
-      ptx::tma_load_2d(smem.p_weight + half * kHalfWeightBytes, &p.p_weight, &smem.weights_full, half * kSwizzleColumns, 0);
-      ptx::tma_load_2d(smem.g_weight + half * kHalfWeightBytes, &p.g_weight, &smem.weights_full, half * kSwizzleColumns, 0);
-    }
+  }
+
+  /// By thread 0: x with its statistics and the weights, which are complete since the contraction lets this kernel start only once the
+  /// projection before it has finished; then, once the contraction itself has, y. All by bulk copy: an ordinary load would wait behind the
+  /// hundreds of KiB that every multiprocessor asks for at this moment. In the order of need.
+  static __device__ __forceinline__ void load_first(const OutputProjectionParams& p, SharedStorage& smem) {
+    ptx::mbarrier_arrive_expect_tx(&smem.gate_full, 2 * kHalfWeightBytes + kVectorBytes);
+    ptx::bulk_load(smem.norm_in, p.norm_in, sizeof(smem.norm_in), &smem.gate_full);
+    ptx::bulk_load(smem.norm_out, p.norm_out, sizeof(smem.norm_out), &smem.gate_full);
+    ptx::bulk_load(smem.bias, p.bias, sizeof(smem.bias), &smem.gate_full);
+    load_first_x(p, smem, 0, 0, 1);
+    for (int half = 0; half < 2; ++half)
+      ptx::tma_load_2d(smem.g_weight + half * kHalfWeightBytes, &p.g_weight, &smem.gate_full, half * kSwizzleColumns, 0);
+    load_first_x(p, smem, 0, 1, kWarpgroups);
+    ptx::mbarrier_arrive_expect_tx(&smem.projection_full, 2 * kHalfWeightBytes);
+    for (int half = 0; half < 2; ++half)
+      ptx::tma_load_2d(smem.p_weight + half * kHalfWeightBytes, &p.p_weight, &smem.projection_full, half * kSwizzleColumns, 0);
     ptx::griddepcontrol_wait();
+    ptx::griddepcontrol_launch_dependents();
 #pragma unroll 1
     for (int i = 0; i < kWarpgroups; ++i)
       if (first_tile(i) < p.tiling.num_tiles) load_y(p, smem, i, first_tile(i));
-    load_first_x(p, smem, 1);
+    load_first_x(p, smem, 1, 0, kWarpgroups);
   }
 
-  /// By thread 0: every warpgroup's first tile of a stage.
-  static __device__ __forceinline__ void load_first_x(const OutputProjectionParams& p, SharedStorage& smem, int stage) {
+  /// By thread 0: the first tile of a stage of the warpgroups from `begin` to before `end`.
+  static __device__ __forceinline__ void load_first_x(const OutputProjectionParams& p, SharedStorage& smem, int stage, int begin, int end) {
 #pragma unroll 1
-    for (int i = 0; i < kWarpgroups; ++i) {
+    for (int i = begin; i < end; ++i) {
       const std::uint32_t tile = first_tile(i) + static_cast<unsigned>(stage) * tile_step();
       if (tile < p.tiling.num_tiles) load_x(p, smem, i, stage, tile);
     }
@@ -166,7 +179,7 @@ struct OutputProjection {
       load_y(p, smem, at.warpgroup, next);
     }
     __syncwarp();
-    return fragment_affine(y, UnpackByArgument{p.unpack_shift, p.unpack_mask}, mean, {p.eps, p.eps});
+    return fragment_norm(y, UnpackByArgument{p.unpack_shift, p.unpack_mask}, mean, p.eps).affine;
   }
 
   /// Reads x and normalises it. The stage stays this tile's until its result has left it.
@@ -215,8 +228,8 @@ struct OutputProjection {
       std::uint32_t y[4 * kSteps];
       std::uint32_t z[4 * kSteps];
       float gate[kPairWidth / 2];
+      if (count == 0) ptx::mbarrier_wait(&smem.gate_full, 0);
       take_x(p, smem, at, stage, (count >> 1) & 1, z);
-      if (count == 0) ptx::mbarrier_wait(&smem.weights_full, 0);
       project<kPairWidth>(smem.g_weight, smem.bias[1], at.lane, z, 0, gate);
       const RowAffine y_affine = take_y(p, smem, at, count & 1, tile + tile_step(), y);
       ptx::wgmma_wait_group<0>();
@@ -224,6 +237,7 @@ struct OutputProjection {
       // The result of the tile before has long been read out of the other stage. Stage 1 had its first tile from the start.
       if (count > 0) refill_x(p, smem, at, stage ^ 1, ((count - 1) >> 1) & 1, tile + tile_step());
       fragment_normalise(y, UnpackByPermute{}, y_affine, smem.norm_out, at.lane);
+      if (count == 0) ptx::mbarrier_wait(&smem.projection_full, 0);
 #pragma unroll
       for (int chunk = 0; chunk < kPairWidth / kChunk; ++chunk) {
         float value[kChunk / 2];
@@ -249,16 +263,10 @@ __global__ void __launch_bounds__(Config::kCfg.threads(), 1) output_projection_k
   using Kernel = OutputProjection<Config>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
   auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw);
-  if (threadIdx.x == 0) Kernel::start(p, smem);
-  for (int channel = static_cast<int>(threadIdx.x); channel < kPairWidth; channel += Config::kCfg.threads()) {
-    smem.norm_in[channel] = p.norm_in[channel];
-    smem.norm_out[channel] = p.norm_out[channel];
-    smem.bias[0][channel] = p.bias[channel];
-    smem.bias[1][channel] = p.bias[kPairWidth + channel];
-  }
-  ptx::griddepcontrol_wait();
-  ptx::griddepcontrol_launch_dependents();
+  if (threadIdx.x == 0) Kernel::init_barriers(smem);
   __syncthreads();
+  if (threadIdx.x == 0) Kernel::load_first(p, smem);
+  __syncwarp();
   Kernel::project_tiles(p, smem);
 }
 
