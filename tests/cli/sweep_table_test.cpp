@@ -47,8 +47,8 @@ TEST(SweepTable, EqualChoicesShareARowAndChangesStandWhereTilesChange) {
 }
 
 TEST(SweepTable, ABestWithinTheNoiseDoesNotReplaceThePresentChoice) {
-  EXPECT_EQ(rows_text(SweepTable({measured(64, {100.4, 100, 101, 102})}, kKnobs)), "1: 1 0; ");
-  EXPECT_EQ(rows_text(SweepTable({measured(64, {100.6, 100, 101, 102})}, kKnobs)), "1: 1 1; ");
+  EXPECT_EQ(rows_text(SweepTable({measured(64, {100.9, 100, 101.5, 102})}, kKnobs)), "1: 1 0; ");
+  EXPECT_EQ(rows_text(SweepTable({measured(64, {101.1, 100, 101.5, 102})}, kKnobs)), "1: 1 1; ");
   // (2,0) differs from the present (1,0) by two bits, (1,1) by one.
   EXPECT_EQ(rows_text(SweepTable({measured(64, {110, 100.2, 100, 102})}, kKnobs)), "1: 1 1; ");
 }
