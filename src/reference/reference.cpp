@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/checked.hpp"
 #include "core/parallel.hpp"
 
 namespace trimul::reference {
@@ -34,6 +35,14 @@ double dot(const double* left, const double* right, std::int64_t count) {
   double sum = 0.0;
   for (std::int64_t k = 0; k < count; ++k) sum += left[k] * right[k];
   return sum;
+}
+
+/// sums += left * right, channel by channel: the same operations whatever their width, so the same bits on every machine.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("default", "avx2")))
+#endif
+void add_products(double* __restrict sums, const double* __restrict left, const double* __restrict right, std::int64_t count) {
+  for (std::int64_t channel = 0; channel < count; ++channel) sums[channel] += left[channel] * right[channel];
 }
 
 /// How the GPU kernels of this problem round a matrix operand.
@@ -169,18 +178,27 @@ void Reference::all(int num_threads, std::span<double> scratch, const Sink& sink
     core::parallel_for(num_threads, n, [&](std::int64_t i, int) {
       for (std::int64_t j = 0; j < n; ++j) project({sample, i, j}, a + (i * n + j) * c, b + (i * n + j) * c);
     });
-    core::parallel_for(num_threads, n, [&](std::int64_t i, int) {
-      std::vector<double> y(static_cast<std::size_t>(c));
+    // Four rows at a time, so that b travels through the caches a quarter as often; each sum still runs over k from 0 to N - 1.
+    constexpr std::int64_t kRows = 4;
+    core::parallel_for(num_threads, core::ceil_div(n, kRows), [&](std::int64_t block, int) {
+      const std::int64_t first = block * kRows;
+      const std::int64_t rows = std::min(kRows, n - first);
+      std::vector<double> y(static_cast<std::size_t>(kRows * c));
       std::vector<double> out(static_cast<std::size_t>(problem_.c_z));
       for (std::int64_t j = 0; j < n; ++j) {
         std::fill(y.begin(), y.end(), 0.0);
         for (std::int64_t k = 0; k < n; ++k) {
-          const double* left = a + (outgoing ? i * n + k : k * n + i) * c;
           const double* right = b + (outgoing ? j * n + k : k * n + j) * c;
-          for (std::int64_t channel = 0; channel < c; ++channel) y[static_cast<std::size_t>(channel)] += left[channel] * right[channel];
+          for (std::int64_t row = 0; row < rows; ++row) {
+            const std::int64_t i = first + row;
+            add_products(&y[static_cast<std::size_t>(row * c)], a + (outgoing ? i * n + k : k * n + i) * c, right, c);
+          }
         }
-        output({sample, i, j}, y, out);
-        sink({sample, i, j}, out.data());
+        for (std::int64_t row = 0; row < rows; ++row) {
+          const Cell cell{sample, first + row, j};
+          output(cell, std::span(y).subspan(static_cast<std::size_t>(row * c), static_cast<std::size_t>(c)), out);
+          sink(cell, out.data());
+        }
       }
     });
   }

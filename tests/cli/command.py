@@ -23,9 +23,9 @@ def is_sanitized():
     return b"__asan_init" in CLI.read_bytes()
 
 
-def run(*args, **options):
+def run(*args, cli=CLI, **options):
     """The completed process, its output as text (whatever bytes it has)."""
-    return subprocess.run([CLI, *map(str, args)], capture_output=True, encoding="utf-8", errors="replace", timeout=300, **options)
+    return subprocess.run([cli, *map(str, args)], capture_output=True, encoding="utf-8", errors="replace", timeout=300, **options)
 
 
 def fails(result, exit_code, *words):

@@ -81,14 +81,14 @@ def test_command_runs_from_the_moved_tree(prefix):
 
 
 def test_cmake_consumer_in_c_and_cpp(prefix, tmp_path):
-    run("cmake", "-S", CONSUMER, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug")
+    run("cmake", "-G", "Ninja", "-S", CONSUMER, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug")
     run("cmake", "--build", tmp_path)
     assert re.search(r"out\[0,1,0\] = -?\d", run(tmp_path / "quickstart_c"))
     assert "fp64 reference" in run(tmp_path / "quickstart_cpp")
 
 
 def test_find_package_refuses_another_version(prefix, tmp_path):
-    result = subprocess.run(["cmake", "-S", CONSUMER, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", "-DWANTED=99.0"],
+    result = subprocess.run(["cmake", "-G", "Ninja", "-S", CONSUMER, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", "-DWANTED=99.0"],
                             capture_output=True, text=True, check=False)
     assert result.returncode != 0
     assert "99.0" in result.stderr
