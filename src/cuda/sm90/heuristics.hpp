@@ -17,6 +17,7 @@ enum Overlap : unsigned { kOverlapInputProjection = 1, kOverlapTriangleContracti
 /// What of a plan may be chosen; every choice computes bitwise the same.
 struct Knobs {
   int k1_parts = 1;  // blocks that share the output channels of a tile of the input projection: 1 or 2
+  int k1_store = 2;  // tiles of the input projection, of neighbouring warpgroups, that one store takes: 1 or 2
   ContractionVariant k2_tile = ContractionVariant::kPingPong128x128;
   unsigned overlap = kOverlapAll;  // added up out of Overlap
   friend bool operator==(const Knobs&, const Knobs&) = default;
