@@ -102,16 +102,6 @@ std::string follow_links(const std::string& path) {
   return target;
 }
 
-/// Runs `body`; its failures get the path in front.
-template <typename Body>
-void naming(const std::string& path, const Body& body) {
-  try {
-    body();
-  } catch (const Failure& failure) {
-    throw Failure(failure.exit_code(), fmt::format("{}: {}", path, failure.what()));
-  }
-}
-
 }  // namespace
 
 void remove_temporary_output_on_signals() {

@@ -86,6 +86,22 @@ def test_shapes_files_that_are_refused(line, words, tmp_path):
     command.fails(command.run("verify", "--shapes", tmp_path / "absent"), 2, "absent")
 
 
+# Byte counts that wrap around in 64 bits, some of them to numbers that look harmless.
+WRAPPING = ["1,2147483648,1,1", "1,1,1,4611686018427387904", "1,1,4611686018427387904,1", "4611686018427387904,1,1,1", "4294967296,4294967296,1,1",
+            "1,4294967296,1,1", "0,9223372036854775807,1,1", "0,1,4294967296,1", "9223372036854775807,9223372036854775807,9223372036854775807,9223372036854775807"]
+
+
+@pytest.mark.parametrize("shape", WRAPPING)
+def test_shapes_whose_byte_counts_wrap_are_refused_before_anything_else(shape, tmp_path):
+    path = tmp_path / "shapes.txt"
+    path.write_text(f"1 5 8 8 fp32 outgoing\n{shape.replace(',', ' ')} fp32 outgoing random\n")
+    for place, arguments in (("--shape", ["bench", "--shape", shape, "--impl", "cpu"]), ("shapes.txt:2", ["bench", "--shapes", path]),
+                             ("--shape", ["explain", "--shape", shape]), ("shapes.txt:2", ["verify", "--shapes", path])):
+        result = command.run(*arguments)
+        command.fails(result, 2, place, "do not fit into 64-bit byte counts")
+        assert result.stdout == "", "something ran before"
+
+
 def test_bench_writes_json_and_one_page(shapes, tmp_path):
     json_path, html_path = tmp_path / "bench.json", tmp_path / "bench.html"
     text = command.succeeds(command.run("bench", "--shapes", shapes, "--device", "cpu", "--json", json_path, "--html", html_path))
