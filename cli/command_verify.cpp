@@ -10,6 +10,7 @@
 #include "options.hpp"
 #include "plan_choice.hpp"
 #include "progress.hpp"
+#include "standard_streams.hpp"
 
 namespace trimul::cli {
 namespace {
@@ -145,7 +146,7 @@ class Session {
       if (result.kernel_error) fmt::print("; to the kernels' rounding {:.2e}, bound {:.2e}", *result.kernel_error, *result.kernel_bound);
       fmt::print("{}{}{}\n", result.is_sampled ? " (sampled)" : "", result.reason.empty() ? "" : ": ", one_line(result.reason));
     }
-    std::fflush(stdout);
+    flush_output();
   }
 
   nlohmann::ordered_json to_json(const std::string& device, const int (&counts)[3]) const {
