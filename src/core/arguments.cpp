@@ -8,7 +8,8 @@ namespace trimul::core {
 namespace {
 
 std::string device_text(const Device& device) {
-  return device.type == DeviceType::kCpu ? std::string("cpu") : "cuda:" + std::to_string(device.index);
+  if (device.type == DeviceType::kCpu && device.index == 0) return "cpu";
+  return (device.type == DeviceType::kCpu ? "cpu:" : "cuda:") + std::to_string(device.index);
 }
 
 void check_device(const TensorView& view, const Device& expected) {
@@ -150,6 +151,25 @@ void check_disjoint(const NamedRange& written, const std::vector<NamedRange>& ot
   for (const NamedRange& other : others)
     if (written.range.intersects(other.range))
       fail_invalid(written.name, ": its memory intersects that of ", other.name, ", expected no common byte");
+}
+
+CallTensors check_call(const Problem& problem, const trimul_tensor* x, const trimul_tensor* mask, const trimul_tensor* out) {
+  CallTensors call;
+  call.x = view_tensor("x", x);
+  check_x(call.x, problem);
+  if (mask == nullptr && problem.has_mask) fail_invalid("mask: is missing, but the plan was made with it");
+  if (mask != nullptr && !problem.has_mask) fail_invalid("mask: given, but the plan was made without it");
+  call.out = view_tensor("out", out);
+  check_out(call.out, call.x, problem);
+  call.inputs.push_back({"x", call.x.bytes()});
+  if (mask != nullptr) {
+    const TensorView view = view_tensor("mask", mask);
+    call.mask = check_mask(view, call.x, problem);
+    call.inputs.push_back({"mask", view.bytes()});
+  }
+  const NamedRange result{"out", call.out.bytes()};
+  check_disjoint(result, {call.inputs.begin() + (call.is_in_place(problem) ? 1 : 0), call.inputs.end()});
+  return call;
 }
 
 void check_workspace(const void* workspace, std::size_t bytes, std::size_t needed_bytes) {
