@@ -189,6 +189,7 @@ void bench(const BenchOptions& options) {
   std::optional<OutputFile> html_file;
   if (!options.json.empty()) json_file.emplace(options.json);
   if (!options.html.empty()) html_file.emplace(options.html);
+  if ((json_file && json_file->is_standard_output()) || (html_file && html_file->is_standard_output())) send_output_to_stderr();
 
   const std::unique_ptr<GpuBench> gpu = GpuBench::make(device);
   BenchReport report;
