@@ -34,6 +34,14 @@ int print_help(const CLI::App& app, const CLI::ParseError& request) {
   return exit_code;
 }
 
+/// An option that is given has a value: an empty one, from a variable that is not set, must not pass for an option that is not given.
+void refuse_empty_values(CLI::App& app) {
+  const CLI::Validator not_empty([](const std::string& value) { return value.empty() ? "got '', expected a value" : ""; }, "");
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    for (CLI::Option* option : command->get_options())
+      if (option->get_expected_min() > 0 && option->get_type_size_min() > 0) option->check(not_empty);
+}
+
 /// A first word that is no command; the parser would only say that one is missing.
 void check_command_name(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return;
@@ -80,6 +88,7 @@ int main(int argc, char** argv) {
   add_verify_command(app);
   add_bench_command(app);
   add_demo_command(app);
+  refuse_empty_values(app);
   const int exit_code = parse_and_run(app, argc, argv);
   // A full disk or a closed pipe behind stdout shows here at the latest.
   const int error = output_error();
