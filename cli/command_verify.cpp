@@ -118,18 +118,20 @@ class Session {
       });
   }
 
-  /// A decline is a skip with its reason; any other failure to run is a failed check.
+  /// A decline is a skip with its reason, a bug a failed check. Invalid input and a lack of memory say nothing about an implementation and
+  /// end the command.
   template <typename Check>
   void record(const std::string& problem, const std::string& implementation, const Check& check) {
     CheckResult result{.implementation = implementation, .reason = "", .kernel_error = {}, .kernel_bound = {}};
     try {
       result = check();
     } catch (const Failure& failure) {
+      if (failure.exit_code() == kInvalid) throw;
+      if (failure.exit_code() == kDevice) throw Failure(kDevice, fmt::format("{}, {}: {}", problem, implementation, failure.what()));
       result.status = failure.exit_code() == kUnsupported ? CheckResult::Status::kSkipped : CheckResult::Status::kFailed;
       result.reason = failure.what();
     } catch (const std::bad_alloc&) {
-      result.status = CheckResult::Status::kFailed;
-      result.reason = "host memory: an allocation failed";
+      fail(kDevice, "{}, {}: host memory: an allocation failed", problem, implementation);
     }
     if (!json_) print(problem, result);
     outcomes_.push_back({problem, std::move(result)});

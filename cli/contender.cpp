@@ -67,6 +67,7 @@ CheckResult check_contender(const Contender& contender, const ProblemLine& line,
     if (bad >= 0) result.reason = fmt::format("element {} of out is not finite (or was not written)", bad);
     if (!contender.guard_bands_are_intact()) result.reason = "wrote outside out or the workspace";
   } catch (const Failure& failure) {
+    if (failure.exit_code() == kDevice) throw;
     result.reason = failure.what();
   }
   if (!result.reason.empty()) result.status = CheckResult::Status::kFailed;

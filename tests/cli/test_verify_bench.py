@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """verify and bench: they pass what is right, fail what is wrong, and say what they left out."""
 import re
+import resource
 import shutil
 import subprocess
 
@@ -100,6 +101,28 @@ def test_shapes_whose_byte_counts_wrap_are_refused_before_anything_else(shape, t
         result = command.run(*arguments)
         command.fails(result, 2, place, "do not fit into 64-bit byte counts")
         assert result.stdout == "", "something ran before"
+
+
+def limited(megabytes):
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+
+@pytest.mark.needs_plain_build
+@pytest.mark.parametrize("line", ["1 8000 32 32 fp32 outgoing", "1 500 32 320 fp32 outgoing", "1 5 200000 32 fp32 outgoing"])
+def test_lack_of_memory_is_not_a_failed_check(line, tmp_path):
+    """Of inputs, of the workspace, of the weights."""
+    path = tmp_path / "shapes.txt"
+    path.write_text(line)
+    for arguments in (["verify", "--impl", "cpu", "--shapes", path], ["verify", "--impl", "reference", "--json", "--shapes", path], ["bench", "--impl", "cpu", "--shapes", path]):
+        command.fails(command.run(*arguments, preexec_fn=limited(700)), 4, "memory")
+
+
+@pytest.mark.parametrize("arguments", [["verify"], ["verify", "--json"], ["bench", "--shape", "1,4,8,8"], ["demo"], ["info"], ["info", "--json"]])
+def test_malformed_number_of_threads_is_invalid_input(arguments, tmp_path):
+    result = command.run(*arguments, env={**command.os.environ, "TRIMUL_NUM_THREADS": "abc"}, cwd=tmp_path)
+    command.fails(result, 2, "TRIMUL_NUM_THREADS: is 'abc', expected a number from 1 to 4096")
+    if arguments[0] == "info":
+        assert "reference" in result.stdout and "TRIMUL_NUM_THREADS: is 'abc'" in result.stdout
 
 
 def test_bench_writes_json_and_one_page(shapes, tmp_path):
