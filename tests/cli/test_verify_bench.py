@@ -185,6 +185,53 @@ IMPOSTORS = {
 
 @pytest.mark.needs_plain_build
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_one_wrong_value_fails_a_narrow_problem(tmp_path):
+    """Off by a fifth of the values' RMS, of which the RMS of thousands of errors says nothing."""
+    source = """
+    #include <dlfcn.h>
+    #include <stdint.h>
+    #include "trimul/trimul.h"
+    trimul_status trimul_execute(const trimul_plan* plan, const trimul_execute_args* args) {
+      trimul_status (*execute)(const trimul_plan*, const trimul_execute_args*);
+      *(void**)&execute = dlsym(RTLD_NEXT, "trimul_execute");
+      const trimul_status status = execute(plan, args);
+      union { uint32_t bits; float value; } number;
+      uint16_t* out = args->out->data;
+      number.bits = (uint32_t)out[777] << 16;
+      number.value += 0.2f;
+      out[777] = (uint16_t)(number.bits >> 16);
+      return status;
+    }"""
+    (tmp_path / "impostor.c").write_text(source)
+    library = tmp_path / "impostor.so"
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-I", command.ROOT / "include", tmp_path / "impostor.c", "-o", library, "-ldl"], check=True)
+    path = tmp_path / "shapes.txt"
+    path.write_text("1 40 8 16 bf16 outgoing random all")
+    for arguments in (["verify", "--seed", "1", "--impl", "cpu", "--shapes", path], ["bench", "--impl", "cpu", "--shapes", path]):
+        command.fails(command.run(*arguments, env={**command.os.environ, "LD_PRELOAD": str(library)}), 1, "failed")
+    assert "value 777 is" in command.run("verify", "--impl", "cpu", "--shapes", path, env={**command.os.environ, "LD_PRELOAD": str(library)}).stdout
+    command.succeeds(command.run("verify", "--seed", "1", "--impl", "cpu", "--shapes", path))
+
+
+# Seeds at which the sums of the plain composition hit upon a small error one way and a larger one the other: problem, twice the former.
+LUCKY = [(122, "1 9 3 2 fp32 incoming", 2.7e-6), (106, "1 7 3 2 fp32 outgoing", 2.4e-6), (210, "1 18 3 2 fp32 incoming", 2.0e-6), (115, "1 7 3 2 fp32 incoming", 1.9e-6),
+         (144, "1 14 3 2 fp32 incoming", 2.0e-6), (56, "1 5 3 2 fp32 outgoing", 5.0e-6), (79, "1 7 3 2 fp32 outgoing random all", 1.7e-6)]
+
+
+def test_narrow_bounds_look_at_two_samples_of_the_plain_error(tmp_path):
+    """Over two channels a single rounding decides, so that a right result fails a bound from the luckier sample alone."""
+    path = tmp_path / "shapes.txt"
+    raised = 0
+    for seed, problem, from_one_sample in LUCKY:
+        path.write_text(problem)
+        (entry,) = command.run_json("verify", "--impl", "cpu", "--seed", seed, "--shapes", path)["results"]
+        assert entry["status"] == "passed"
+        raised += entry["bound"] > 2 * from_one_sample
+    assert raised > len(LUCKY) / 2  # another machine's fused multiply-adds may have other luck
+
+
+@pytest.mark.needs_plain_build
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 @pytest.mark.parametrize("impostor", IMPOSTORS)
 def test_an_impostor_fails_its_checks(impostor, shapes, tmp_path):
     """A library in front of the real one replaces trimul_execute: verify and bench must notice on every problem."""
