@@ -16,7 +16,8 @@ void check_x(const TensorView& x, const Problem& problem);
 /// out: x's shape ([N, N, C_z] for a 4-D x with B = 1 too), contiguous, of the result's dtype.
 void check_out(const TensorView& out, const TensorView& x, const Problem& problem);
 
-/// mask: last two sizes N, N, else [..., N, N, 1]; leading dimensions broadcast against x's, token dimensions never do.
+/// mask: last two sizes N, N, else [..., N, N, 1] (where both are so, at N = 1, the first that broadcasts); leading dimensions broadcast
+/// against x's, token dimensions never do.
 MaskView check_mask(const TensorView& mask, const TensorView& x, const Problem& problem);
 
 /// The twelve parameters with shapes that follow from c_z and c_hidden, contiguous, floating, on `device`.
