@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "accuracy.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "failure.hpp"
+#include "narrow_rule.hpp"
 
 namespace trimul::cli {
 namespace {
@@ -30,6 +32,12 @@ double bound_in(const Table& table, trimul_dtype dtype) {
   fail(kOther, "no accuracy bound is known for dtype {}", trimul_dtype_name(dtype));
 }
 
+double rms_of(const std::vector<double>& values) {
+  double squares = 0.0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares / static_cast<double>(values.empty() ? 1 : values.size()));
+}
+
 }  // namespace
 
 Bounds bounds_of(std::string_view implementation, const ProblemLine& line) {
@@ -39,9 +47,24 @@ Bounds bounds_of(std::string_view implementation, const ProblemLine& line) {
   return {line.bias == BiasKind::kNoBias ? bound_in(kGpuBounds, line.dtype) : kGpuBf16WithBias, kGpuBf16ToKernel};
 }
 
-double narrow_bound(double plain_error, trimul_dtype dtype) {
-  const double noise = dtype == TRIMUL_BF16 ? 0x1p-9 : dtype == TRIMUL_F16 ? 0x1p-12 : 1e-6;
-  return 2.0 * plain_error + noise;
+double narrow_bound(const PlainSamples& plain, const std::vector<double>& reference, trimul_dtype dtype) {
+  return narrow_rms_limit(std::max(compare(plain.forward, reference).relative_rms, compare(plain.backward, reference).relative_rms), dtype);
+}
+
+std::string judge_narrow_cells(const std::vector<double>& got, const std::vector<double>& reference, const PlainSamples& plain,
+                               trimul_dtype dtype) {
+  if (reference.empty()) return "";
+  const double worst = std::max(largest_difference(plain.forward, reference), largest_difference(plain.backward, reference));
+  const double rms = rms_of(reference);
+  const std::size_t c_z = reference.size() / plain.slope.size();
+  for (std::size_t k = 0; k < reference.size(); ++k) {
+    const double difference = std::abs(got[k] - reference[k]);
+    const double limit = cell_limit(worst, rms > 0 ? rms : 1.0, plain.slope[k / c_z], reference[k], dtype);
+    if (difference > limit)
+      return fmt::format("value {} is {}, the reference {}: off by {:.3e}, expected at most {:.3e}", k, got[k], reference[k], difference,
+                         limit);
+  }
+  return "";
 }
 
 ErrorFigures compare(const std::vector<double>& got, const std::vector<double>& reference) {
@@ -66,9 +89,7 @@ std::string judge_cells(const std::vector<double>& got, const std::vector<double
   constexpr double kNear = 4e-3;
   constexpr double kFar = 2e-2;
   constexpr double kShareBeyondNear = 300e-6;
-  double squares = 0.0;
-  for (const double value : reference) squares += value * value;
-  const double rms = std::sqrt(squares / static_cast<double>(reference.empty() ? 1 : reference.size()));
+  const double rms = rms_of(reference);
   std::size_t beyond = 0;
   for (std::size_t k = 0; k < reference.size(); ++k) {
     const double difference = std::abs(got[k] - reference[k]);

@@ -17,12 +17,19 @@ struct Bounds {
   std::optional<double> to_kernel;
 };
 
-/// Bounds for widths C of at least kNarrowWidth. Below, the bound is taken from a plain composition: narrow_bound.
+/// Bounds for widths C of at least kNarrowWidth. Below, they are taken from a plain composition: narrow_rule.hpp.
 Bounds bounds_of(std::string_view implementation, const ProblemLine& line);
-inline constexpr std::int64_t kNarrowWidth = 32;
 
-/// Twice the plain composition's error plus the dtype's noise.
-double narrow_bound(double plain_error, trimul_dtype dtype);
+/// A plain composition in x's dtype, its sums forwards and backwards, and what LayerNorm's slope may move each cell's C_z values by.
+struct PlainSamples {
+  std::vector<double> forward, backward;
+  std::vector<double> slope;  // one for each cell
+};
+/// The bound of the relative RMS for widths below kNarrowWidth.
+double narrow_bound(const PlainSamples& plain, const std::vector<double>& reference, trimul_dtype dtype);
+/// The rule for single values there. Returns what is wrong, or nothing.
+std::string judge_narrow_cells(const std::vector<double>& got, const std::vector<double>& reference, const PlainSamples& plain,
+                               trimul_dtype dtype);
 
 /// Root mean square of the differences, relative to that of the reference, or absolute where the reference is all zero. Cells
 /// that are not finite in the reference do not enter; `mismatch` says where they, or NaN and Inf elsewhere, disagree.

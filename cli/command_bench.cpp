@@ -17,6 +17,7 @@
 #include "output_file.hpp"
 #include "plan_choice.hpp"
 #include "progress.hpp"
+#include "standard_streams.hpp"
 
 namespace trimul::cli {
 namespace {
@@ -115,7 +116,7 @@ class Bench {
     }
     time_interleaved(entries);
     for (std::size_t k = first_row; k < rows_.size(); ++k) fmt::print("{}\n", bench_lines(rows_[k]));
-    std::fflush(stdout);
+    flush_output();
   }
 
  private:
@@ -188,6 +189,7 @@ void bench(const BenchOptions& options) {
   std::optional<OutputFile> html_file;
   if (!options.json.empty()) json_file.emplace(options.json);
   if (!options.html.empty()) html_file.emplace(options.html);
+  if ((json_file && json_file->is_standard_output()) || (html_file && html_file->is_standard_output())) send_output_to_stderr();
 
   const std::unique_ptr<GpuBench> gpu = GpuBench::make(device);
   BenchReport report;
@@ -206,7 +208,7 @@ void bench(const BenchOptions& options) {
   report.ceiling = measure_ceiling(cpu_threads());
   fmt::print("trimul {}, commit {}, on {}\nceiling: {}\n\n{}\n", report.version, report.commit, report.device, ceiling_text(report.ceiling),
              bench_heading());
-  std::fflush(stdout);
+  flush_output();
 
   Bench session(options, report.ceiling, gpu.get());
   Progress progress("timing");

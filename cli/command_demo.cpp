@@ -23,6 +23,7 @@
 #include "plan_choice.hpp"
 #include "progress.hpp"
 #include "safetensors_header.hpp"
+#include "standard_streams.hpp"
 
 namespace trimul::cli {
 namespace {
@@ -187,7 +188,7 @@ void print_row(const nlohmann::ordered_json& row) {
              row["residues"].get<std::int64_t>(), row["median_us"].get<double>() / 1e3, row["gflop_per_s"].get<double>(),
              row["relative_rms_error"].get<double>(), row["relative_worst_error"].get<double>(), row["mean_pair_norm_before"].get<double>(),
              row["mean_pair_norm_after"].get<double>());
-  std::fflush(stdout);
+  flush_output();
 }
 
 struct Setting {

@@ -14,9 +14,16 @@ std::vector<trimul_device> all_devices() {
   return devices;
 }
 
+/// One line, or why there is none: a variable of the environment is malformed.
 std::string description_of(const trimul_device& device) {
   const char* text = trimul_device_description(device);
-  return text == nullptr ? "" : text;
+  return text == nullptr ? trimul_last_error() : text;
+}
+
+/// What is wrong with a device's description has been shown in its place.
+void check_devices() {
+  for (const trimul_device& device : all_devices())
+    if (trimul_device_description(device) == nullptr) throw Failure(kInvalid, trimul_last_error());
 }
 
 /// The library's "key: value" lines as an object.
@@ -74,7 +81,10 @@ void add_info_command(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("info", "Version, devices, compiled architectures, implementations");
   command->add_flag("--json", *json, "print one JSON object");
-  command->callback([json] { *json ? print_info_json() : print_info(); });
+  command->callback([json] {
+    *json ? print_info_json() : print_info();
+    check_devices();
+  });
 }
 
 }  // namespace trimul::cli

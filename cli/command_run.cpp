@@ -12,6 +12,7 @@
 #include "plan_choice.hpp"
 #include "progress.hpp"
 #include "safetensors_header.hpp"
+#include "standard_streams.hpp"
 
 namespace trimul::cli {
 namespace {
@@ -77,6 +78,7 @@ void run(const RunOptions& options) {
   progress.reset();
   const PlanChoice choice = choose_plan(problem_of(inputs, settings), devices, options.implementation);
   const OutputFile output(options.output);
+  if (output.is_standard_output()) send_output_to_stderr();
   const HostTensor out = allocate_result(choice.problem, inputs.find("x")->second);
   const std::vector<double> times_us = execute(choice, inputs, out, repeat);
   write_result(output, out);

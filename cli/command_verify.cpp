@@ -10,6 +10,7 @@
 #include "options.hpp"
 #include "plan_choice.hpp"
 #include "progress.hpp"
+#include "standard_streams.hpp"
 
 namespace trimul::cli {
 namespace {
@@ -117,18 +118,20 @@ class Session {
       });
   }
 
-  /// A decline is a skip with its reason; any other failure to run is a failed check.
+  /// A decline is a skip with its reason, a bug a failed check. Invalid input and a lack of memory say nothing about an implementation and
+  /// end the command.
   template <typename Check>
   void record(const std::string& problem, const std::string& implementation, const Check& check) {
     CheckResult result{.implementation = implementation, .reason = "", .kernel_error = {}, .kernel_bound = {}};
     try {
       result = check();
     } catch (const Failure& failure) {
+      if (failure.exit_code() == kInvalid) throw;
+      if (failure.exit_code() == kDevice) throw Failure(kDevice, fmt::format("{}, {}: {}", problem, implementation, failure.what()));
       result.status = failure.exit_code() == kUnsupported ? CheckResult::Status::kSkipped : CheckResult::Status::kFailed;
       result.reason = failure.what();
     } catch (const std::bad_alloc&) {
-      result.status = CheckResult::Status::kFailed;
-      result.reason = "host memory: an allocation failed";
+      fail(kDevice, "{}, {}: host memory: an allocation failed", problem, implementation);
     }
     if (!json_) print(problem, result);
     outcomes_.push_back({problem, std::move(result)});
@@ -145,7 +148,7 @@ class Session {
       if (result.kernel_error) fmt::print("; to the kernels' rounding {:.2e}, bound {:.2e}", *result.kernel_error, *result.kernel_bound);
       fmt::print("{}{}{}\n", result.is_sampled ? " (sampled)" : "", result.reason.empty() ? "" : ": ", one_line(result.reason));
     }
-    std::fflush(stdout);
+    flush_output();
   }
 
   nlohmann::ordered_json to_json(const std::string& device, const int (&counts)[3]) const {

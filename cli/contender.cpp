@@ -5,6 +5,7 @@
 
 #include "accuracy.hpp"
 #include "float_formats.hpp"
+#include "narrow_rule.hpp"
 #include "options.hpp"
 #include "plan_choice.hpp"
 
@@ -30,10 +31,11 @@ std::string judge(CheckResult& result, const std::vector<double>& got, const Pro
   const Bounds bounds = bounds_of(result.implementation, line);
   const bool narrow = line.c_hidden < kNarrowWidth && line.dtype != TRIMUL_F64;
   result.error = to_none.relative_rms;
-  result.bound = narrow ? narrow_bound(compare(oracle.plain(), oracle.none()).relative_rms, line.dtype) : bounds.to_none;
+  result.bound = narrow ? narrow_bound(oracle.plain(), oracle.none(), line.dtype) : bounds.to_none;
   if (!to_none.mismatch.empty()) return to_none.mismatch;
   if (!(result.error <= result.bound)) return describe_error(to_none, result.bound, "without rounding points");
-  if (narrow || !bounds.to_kernel) return "";
+  if (narrow) return judge_narrow_cells(got, oracle.none(), oracle.plain(), line.dtype);
+  if (!bounds.to_kernel) return "";
   const ErrorFigures to_kernel = compare(got, oracle.kernel());
   result.kernel_error = to_kernel.relative_rms;
   result.kernel_bound = bounds.to_kernel;
@@ -67,6 +69,7 @@ CheckResult check_contender(const Contender& contender, const ProblemLine& line,
     if (bad >= 0) result.reason = fmt::format("element {} of out is not finite (or was not written)", bad);
     if (!contender.guard_bands_are_intact()) result.reason = "wrote outside out or the workspace";
   } catch (const Failure& failure) {
+    if (failure.exit_code() == kDevice) throw;
     result.reason = failure.what();
   }
   if (!result.reason.empty()) result.status = CheckResult::Status::kFailed;

@@ -54,7 +54,8 @@ struct CheckResult {
   bool is_sampled = false;
 };
 
-/// Runs the contender and holds its result against the oracle.
+/// Runs the contender and holds its result against the oracle. What the implementation does wrong is a failed check; a device or memory
+/// that fails says nothing about it and stays a Failure (kDevice).
 CheckResult check_contender(const Contender& contender, const ProblemLine& line, Oracle& oracle);
 
 /// Why an implementation is left out of a sweep over all: it declines the problem on every device, or it is an fp64 loop and the

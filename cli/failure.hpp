@@ -40,6 +40,16 @@ template <typename... Args>
   throw Failure(kInvalid, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// Runs `body`; its failures get `what`, a file or an option, in front.
+template <typename Body>
+void naming(std::string_view what, const Body& body) {
+  try {
+    body();
+  } catch (const Failure& failure) {
+    throw Failure(failure.exit_code(), fmt::format("{}: {}", what, failure.what()));
+  }
+}
+
 /// `text` as one printable line: line breaks become "; ", other control bytes \xNN. File and tensor names are other people's
 /// text, and the library's messages may have several lines.
 inline std::string one_line(std::string_view text) {

@@ -2,6 +2,7 @@
 // A tensor in host memory that the command owns.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "failure.hpp"
 #include "trimul/trimul.h"
 
 namespace trimul::cli {
@@ -31,12 +33,31 @@ inline HostMemory allocate_host(std::size_t bytes) {
   return HostMemory(static_cast<std::byte*>(memory));
 }
 
+/// "[2, 5, 5, 8]"
+inline std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) text += (text.size() == 1 ? "" : ", ") + std::to_string(size);
+  return text + "]";
+}
+
+/// Bytes of a contiguous tensor. kInvalid when they do not fit into 63 bits.
+inline std::size_t checked_bytes(trimul_dtype dtype, const std::vector<std::int64_t>& shape) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  auto bytes = static_cast<std::int64_t>(trimul_dtype_bytes(dtype));
+  for (const std::int64_t size : shape)
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
+      fail_invalid("a tensor of shape {} does not fit into 64-bit byte counts", shape_text(shape));
+  return static_cast<std::size_t>(bytes);
+}
+
+/// Made by allocate_tensor, which has made sure that its products fit.
 struct HostTensor {
   trimul_dtype dtype = TRIMUL_F32;
   std::vector<std::int64_t> shape;
   HostMemory data;
 
   [[nodiscard]] std::int64_t elements() const {
+    if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
     std::int64_t product = 1;
     for (const std::int64_t size : shape) product *= size;
     return product;
@@ -49,16 +70,8 @@ struct HostTensor {
 };
 
 inline HostTensor allocate_tensor(trimul_dtype dtype, std::vector<std::int64_t> shape) {
-  HostTensor tensor{dtype, std::move(shape), nullptr};
-  tensor.data = allocate_host(tensor.bytes());
-  return tensor;
-}
-
-/// "[2, 5, 5, 8]"
-inline std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) text += (text.size() == 1 ? "" : ", ") + std::to_string(size);
-  return text + "]";
+  const std::size_t bytes = checked_bytes(dtype, shape);
+  return {dtype, std::move(shape), allocate_host(bytes)};
 }
 
 }  // namespace trimul::cli

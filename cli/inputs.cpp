@@ -74,9 +74,27 @@ trimul_tensor InputViews::view_on(const HostTensor& tensor, const trimul_device&
   return view;
 }
 
+namespace {
+
+/// By the reference's own check of its arguments, at no cell.
+void check_tensors(const Inputs& inputs, const trimul_problem& problem) {
+  const InputViews views(inputs);
+  trimul_update_args args = TRIMUL_UPDATE_ARGS_INIT;
+  args.x = &views.x();
+  args.mask = views.mask();
+  args.parameters = &views.parameters();
+  args.direction = problem.direction;
+  args.eps = problem.eps;
+  args.residual = problem.residual;
+  const std::int64_t no_cell = 0;
+  check(trimul_reference(&args, TRIMUL_ROUNDING_NONE, &no_cell, 0, nullptr));
+}
+
+}  // namespace
+
 trimul_problem problem_of(const Inputs& inputs, const Settings& settings) {
   const HostTensor& x = inputs.find("x")->second;
-  const HostTensor& p_in = inputs.find("p_in_weight")->second;
+  const HostTensor& p_in = inputs.find("p_in_weight")->second;  // its shape decides C, and is checked before it is read
   if (x.shape.size() < 3)
     fail_invalid("x: number of dimensions is {} ({}), expected at least 3: [..., N, N, C_z]", x.shape.size(), shape_text(x.shape));
   if (p_in.shape.size() != 2)
@@ -98,6 +116,7 @@ trimul_problem problem_of(const Inputs& inputs, const Settings& settings) {
   problem.has_mask = inputs.contains("mask") ? 1 : 0;
   problem.has_in_bias = inputs.contains("p_in_bias") || inputs.contains("g_in_bias") ? 1 : 0;
   problem.has_out_bias = inputs.contains("p_out_bias") || inputs.contains("g_out_bias") ? 1 : 0;
+  check_tensors(inputs, problem);
   return problem;
 }
 

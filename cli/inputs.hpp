@@ -70,8 +70,8 @@ struct Settings {
   bool residual = false;
 };
 
-/// The problem that the tensors' shapes and the settings describe, on the CPU. Everything that the library cannot see from it
-/// (all shapes but x's rank and p_in_weight's) is checked by the library.
+/// The problem that the tensors' shapes and the settings describe, on the CPU. The library has checked all tensors against it, so that what
+/// is wrong with them is kInvalid whatever the memory and the implementations.
 trimul_problem problem_of(const Inputs& inputs, const Settings& settings);
 
 }  // namespace trimul::cli

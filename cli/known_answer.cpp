@@ -98,6 +98,7 @@ CheckResult check_known_answer(const ProblemLine& line, const std::string& imple
     if (result.reason.empty() && !(result.error <= result.bound))
       result.reason = fmt::format("relative RMS error to the known answer is {:.3e}, expected at most {:.3e}", result.error, result.bound);
   } catch (const Failure& failure) {
+    if (failure.exit_code() == kDevice) throw;
     result.reason = failure.what();
   }
   if (!result.reason.empty()) result.status = CheckResult::Status::kFailed;

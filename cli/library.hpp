@@ -26,6 +26,12 @@ inline void check(trimul_status status) {
   if (status != TRIMUL_OK) throw Failure(exit_code_of(status), trimul_last_error());
 }
 
+/// Refuses a problem that no implementation could take: sizes whose products do not fit among others.
+inline void check_problem(const trimul_problem& problem) {
+  trimul_dtype out_dtype = TRIMUL_F32;
+  check(trimul_problem_out_dtype(&problem, &out_dtype));
+}
+
 struct PlanDeleter {
   void operator()(trimul_plan* plan) const { trimul_plan_destroy(plan); }
 };

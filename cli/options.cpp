@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "failure.hpp"
+#include "library.hpp"
 
 namespace trimul::cli {
 namespace {
@@ -110,6 +111,7 @@ trimul_problem parse_shape(std::string_view text) {
   problem.tokens = parse_count("--shape: N", parts[1], 0);
   problem.c_z = parse_count("--shape: C_z", parts[2], 1);
   problem.c_hidden = parse_count("--shape: C", parts[3], 1);
+  naming("--shape", [&] { check_problem(problem); });
   return problem;
 }
 

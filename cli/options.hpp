@@ -18,7 +18,7 @@ trimul_precision parse_precision(std::string_view text);
 float parse_eps(std::string_view text);
 /// bf16, fp16, fp32, fp64.
 trimul_dtype parse_float_dtype(std::string_view text);
-/// "B,N,C_z,C": the sizes of a problem whose other fields are defaults.
+/// "B,N,C_z,C": the sizes of a problem whose other fields are defaults. Their products fit.
 trimul_problem parse_shape(std::string_view text);
 /// A whole decimal number of at least `least`; `what` names it in the failure.
 std::int64_t parse_count(std::string_view what, std::string_view text, std::int64_t least);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "float_formats.hpp"
 #include "library.hpp"
@@ -47,11 +48,16 @@ const std::vector<double>& Oracle::kernel() {
   return *kernel_;
 }
 
-const std::vector<double>& Oracle::plain() {
-  if (!plain_) {
-    const std::vector<double> all = plain_composition(inputs_, settings_of(line_));
-    plain_ = select(all.data(), TRIMUL_F64);
-  }
+const PlainSamples& Oracle::plain() {
+  if (plain_) return *plain_;
+  const Settings settings = settings_of(line_);
+  plain_.emplace();
+  plain_->forward = select(plain_composition(inputs_, settings, SumOrder::kForward).data(), TRIMUL_F64);
+  plain_->backward = select(plain_composition(inputs_, settings, SumOrder::kBackward).data(), TRIMUL_F64);
+  plain_->slope = slope_errors(inputs_, settings);
+  if (!is_sampled_) return *plain_;
+  const std::vector<double> all = std::exchange(plain_->slope, {});
+  for (const auto& [b, i, j] : cells_) plain_->slope.push_back(all[static_cast<std::size_t>((b * line_.tokens + i) * line_.tokens + j)]);
   return *plain_;
 }
 

@@ -2,10 +2,12 @@
 #include "output_file.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -15,6 +17,7 @@
 #include <random>
 
 #include "failure.hpp"
+#include "standard_streams.hpp"
 
 namespace trimul::cli {
 namespace {
@@ -75,11 +78,18 @@ class TemporaryFile {
   int descriptor_ = -1;
 };
 
+/// For a pipe that whoever made it has set to not wait.
+bool wait_until_writable(int descriptor) {
+  pollfd entry{descriptor, POLLOUT, 0};
+  return ::poll(&entry, 1, -1) == 1 || errno == EINTR;
+}
+
 void write_all(int descriptor, std::span<const std::byte> bytes) {
   constexpr std::size_t kMostPerCall = 64 << 20;
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), std::min(bytes.size(), kMostPerCall));
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN && wait_until_writable(descriptor)) continue;
     if (written < 0) TemporaryFile::throw_errno(errno, "cannot be written");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -91,31 +101,33 @@ std::string directory_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// The file that a chain of symbolic links at `path` ends in; `path` itself when it is none or leads nowhere.
-std::string follow_links(const std::string& path) {
+bool is_link(const std::string& path) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return path;
-  char* resolved = ::realpath(path.c_str(), nullptr);
-  if (resolved == nullptr) return path;
-  std::string target(resolved);
-  std::free(resolved);
-  return target;
+  return ::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode);
 }
 
-/// Runs `body`; its failures get the path in front.
-template <typename Body>
-void naming(const std::string& path, const Body& body) {
-  try {
-    body();
-  } catch (const Failure& failure) {
-    throw Failure(failure.exit_code(), fmt::format("{}: {}", path, failure.what()));
+/// The file that a chain of symbolic links at `path` ends in, whether or not it exists; `path` itself when it is none. Links of /proc may
+/// lead to what has no name, and stay.
+std::string follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel follows
+  struct stat ignored {};
+  std::string target = path;
+  for (int k = 0; k < kMostLinks && is_link(target); ++k) {
+    std::array<char, PATH_MAX> text{};
+    const ssize_t length = ::readlink(target.c_str(), text.data(), text.size());
+    if (length <= 0) return target;
+    const std::string next(text.data(), static_cast<std::size_t>(length));
+    const std::string path_of_next = next.starts_with('/') ? next : directory_of(target) + "/" + next;
+    if (::stat(target.c_str(), &ignored) == 0 && ::stat(path_of_next.c_str(), &ignored) != 0) return target;
+    target = path_of_next;
   }
+  return target;
 }
 
 }  // namespace
 
 void remove_temporary_output_on_signals() {
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU}) {
     struct sigaction previous {};
     ::sigaction(signal, nullptr, &previous);
     if (previous.sa_handler == SIG_IGN) continue;  // as under nohup
@@ -129,22 +141,30 @@ void remove_temporary_output_on_signals() {
 }
 
 OutputFile::OutputFile(const std::string& path) : path_(path), target_(follow_links(path)), directory_(directory_of(target_)) {
-  naming(path_, [&] {
-    if (path_.empty() || path_.ends_with('/')) fail(kOther, "is a directory, expected a file");
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    mode_ = 0666U & ~mask;
-    struct stat status {};
-    if (::stat(target_.c_str(), &status) == 0) {
-      if (S_ISDIR(status.st_mode)) fail(kOther, "is a directory, expected a file");
-      is_special_ = !S_ISREG(status.st_mode);
-      if (::access(target_.c_str(), W_OK) != 0) TemporaryFile::throw_errno(errno, "cannot be written");
-      mode_ = status.st_mode & 0777U;
-    } else if (errno != ENOENT) {
-      TemporaryFile::throw_errno(errno, "cannot be written");
-    }
-    if (!is_special_) const TemporaryFile probe(directory_, 0600);
-  });
+  naming(path_, [this] { examine(); });
+}
+
+OutputFile::~OutputFile() {
+  if (standard_output_ >= 0) ::close(standard_output_);
+}
+
+void OutputFile::examine() {
+  if (path_.ends_with('/') || target_.ends_with('/')) fail(kOther, "is a directory, expected a file");
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  mode_ = 0666U & ~mask;
+  struct stat status {};
+  if (::stat(target_.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) fail(kOther, "is a directory, expected a file");
+    is_special_ = !S_ISREG(status.st_mode) || is_link(target_);  // a link that cannot be followed is one of /proc
+    if (::access(target_.c_str(), W_OK) != 0) TemporaryFile::throw_errno(errno, "cannot be written");
+    mode_ = status.st_mode & 0777U;
+    is_standard_output_ = cli::is_standard_output(status);
+    if (is_standard_output_ && is_special_) standard_output_ = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  } else if (errno != ENOENT) {
+    TemporaryFile::throw_errno(errno, "cannot be written");
+  }
+  if (!is_special_) const TemporaryFile probe(directory_, 0600);
 }
 
 void OutputFile::write(const std::vector<std::span<const std::byte>>& parts) const {
@@ -164,7 +184,8 @@ void OutputFile::write(const std::vector<std::span<const std::byte>>& parts) con
 }
 
 void OutputFile::write_directly(const std::vector<std::span<const std::byte>>& parts) const {
-  const int descriptor = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
+  const int descriptor =
+      standard_output_ >= 0 ? ::fcntl(standard_output_, F_DUPFD_CLOEXEC, 0) : ::open(target_.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
   if (descriptor < 0) TemporaryFile::throw_errno(errno, "cannot be opened");
   try {
     for (const auto& part : parts) write_all(descriptor, part);

@@ -9,8 +9,13 @@
 
 namespace trimul::cli {
 
-/// All B*N*N*C_z values. Operations compute in fp32 and round to x's dtype (bf16, fp16, fp32; fp64 is treated as fp32): LayerNorm,
-/// each product with its bias, sigmoid, each multiplication, the contraction, the residual.
-std::vector<double> plain_composition(const Inputs& inputs, const Settings& settings);
+enum class SumOrder { kForward, kBackward };
+
+/// All B*N*N*C_z values. Operations compute in fp32 and round to x's dtype (bf16, fp16, fp32; fp64 is treated as fp32): the projections'
+/// weights, LayerNorm, each product with its bias, sigmoid, each multiplication, the contraction, the residual.
+std::vector<double> plain_composition(const Inputs& inputs, const Settings& settings, SumOrder order);
+
+/// slope_error (narrow_rule.hpp) of each of the B*N*N pairs, from a composition in fp64.
+std::vector<double> slope_errors(const Inputs& inputs, const Settings& settings);
 
 }  // namespace trimul::cli

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "failure.hpp"
+#include "library.hpp"
 #include "options.hpp"
 
 namespace trimul::cli {
@@ -75,10 +76,10 @@ void parse_extras(const std::vector<std::string_view>& words, ProblemLine& line)
 }  // namespace
 
 ProblemLine parse_problem_line(std::string_view text, std::string_view where) {
-  try {
+  ProblemLine line;
+  naming(where, [&] {
     const auto words = words_of(text);
     if (words.size() < 6) fail_invalid("got {} words, expected B N C_z C dtype direction [mask] [bias] [residual]", words.size());
-    ProblemLine line;
     line.batch = parse_count("B", words[0], 0);
     line.tokens = parse_count("N", words[1], 0);
     line.c_z = parse_count("C_z", words[2], 1);
@@ -86,10 +87,9 @@ ProblemLine parse_problem_line(std::string_view text, std::string_view where) {
     line.dtype = parse_float_dtype(words[4]);
     line.direction = parse_direction(words[5]);
     parse_extras({words.begin() + 6, words.end()}, line);
-    return line;
-  } catch (const Failure& failure) {
-    throw Failure(failure.exit_code(), fmt::format("{}: {}", where, failure.what()));
-  }
+    check_problem(problem_of(line));
+  });
+  return line;
 }
 
 std::string format_problem_line(const ProblemLine& line) {

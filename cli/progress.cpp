@@ -5,12 +5,26 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
+#include <new>
+#include <system_error>
+
+#include "standard_streams.hpp"
 
 namespace trimul::cli {
 
 Progress::Progress(std::string label) : label_(std::move(label)) {
-  if (::isatty(STDERR_FILENO) == 1) thread_ = std::jthread([this](const std::stop_token& stop) { show(stop); });
+  if (::isatty(STDERR_FILENO) != 1) return;
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      try {
+        show(stop);
+      } catch (const std::bad_alloc&) {
+        // The work may need less than the line, or says so itself.
+      }
+    });
+  } catch (const std::system_error&) {
+    // No thread to be had: the work goes on without the line.
+  }
 }
 
 Progress::~Progress() = default;  // the thread is asked to stop and joined
@@ -28,12 +42,10 @@ void Progress::show(const std::stop_token& stop) {
   auto pause = 1000ms;
   while (!wake_.wait_for(lock, stop, pause, [&] { return stop.stop_requested(); })) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count();
-    fmt::print(stderr, "{}{}, {} s", kEraseLine, label_, seconds);
-    std::fflush(stderr);
+    print_error(fmt::format("{}{}, {} s", kEraseLine, label_, seconds));
     pause = 250ms;
   }
-  if (pause != 1000ms) fmt::print(stderr, "{}", kEraseLine);
-  std::fflush(stderr);
+  if (pause != 1000ms) print_error(kEraseLine);
 }
 
 }  // namespace trimul::cli

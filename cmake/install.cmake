@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# The install tree: the library, its two headers, the command, and what find_package(trimul) and pkg-config need. No file in it
+# The install tree: the library, its two headers, the command with its demo's structures, and what find_package(trimul) and pkg-config need. No file in it
 # holds an absolute path, so that the tree can be moved.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS trimul EXPORT trimulTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 if(TARGET trimul_cli)
   install(TARGETS trimul_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli)
+  # The demo's structures, where the command looks for them (cli/demo_structure.cpp).
+  install(DIRECTORY examples/data/ DESTINATION share/trimul/data COMPONENT cli)
 endif()
 install(FILES include/trimul/trimul.h include/trimul/trimul.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trimul COMPONENT development)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/trimul COMPONENT library)

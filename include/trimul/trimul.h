@@ -336,8 +336,8 @@ typedef struct trimul_update_args {
   { sizeof(trimul_update_args), NULL, NULL, NULL, NULL, TRIMUL_OUTGOING, TRIMUL_PRECISION_DEFAULT, 1e-5f, 0, NULL, NULL }
 
 /* Plan, weights, workspace and execute in one call, all shapes read from the tensors (C from p_in_weight). For programs that
- * run an update once: allocates the workspace and returns when the result is there, on a GPU too. `out` may not intersect a
- * parameter either. */
+ * run an update once: allocates the workspace, after it has checked all arguments, and returns when the result is there, on a GPU too.
+ * `out` may not intersect a parameter either. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_update(const trimul_update_args* args);
 
 /* ---- the fp64 reference -------------------------------------------------------------------------------------------- */
@@ -350,7 +350,7 @@ typedef enum trimul_rounding {
 /* The oracle: plain fp64 loops. Shapes, mask forms and parameters as in trimul_update; precision and x's dtype decide the
  * rounding points. cells == NULL: `result` receives all B*N*N*C_z values, row-major. Else `cells` holds num_cells triples
  * (b, i, j) and `result` receives num_cells * C_z values, at a cost of O(N C C_z) a cell, for extents where the whole
- * reference is out of reach. CPU tensors only; args->out, options and stream are ignored. */
+ * reference is out of reach; num_cells == 0 only checks the arguments. CPU tensors only; args->out, options and stream are ignored. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_reference(const trimul_update_args* args, trimul_rounding rounding, const int64_t* cells,
                                                            size_t num_cells, double* result);
 

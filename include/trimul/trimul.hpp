@@ -322,7 +322,8 @@ class Workspace {
   };
   static void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
-    void* memory = ::operator new(bytes, kAlignment, std::nothrow);
+    // Beyond PTRDIFF_MAX the allocator's own rounding may wrap around.
+    void* memory = bytes > static_cast<std::size_t>(PTRDIFF_MAX) ? nullptr : ::operator new(bytes, kAlignment, std::nothrow);
     if (memory == nullptr)
       throw Error(TRIMUL_OUT_OF_MEMORY, "workspace: allocating " + std::to_string(bytes) + " bytes of host memory failed");
     return memory;
@@ -479,6 +480,25 @@ void with_update_args(const Tensor& x, const Tensor* mask, const Parameters& par
   function(args);
 }
 
+/// OUT_OF_MEMORY also for more than a vector can hold.
+template <typename Element>
+std::vector<Element> allocate_vector(std::size_t count, std::size_t width) {
+  std::vector<Element> values;
+  try {
+    if (width > 0 && count > values.max_size() / width) throw std::bad_alloc();
+    values.resize(count * width);
+  } catch (const std::bad_alloc&) {
+    throw Error(TRIMUL_OUT_OF_MEMORY, "result: allocating " + std::to_string(count) + " * " + std::to_string(width) + " values failed");
+  }
+  return values;
+}
+
+/// Checks the arguments of a reference: one at no cell.
+inline void check_reference_args(const trimul_update_args& args, Rounding rounding) {
+  const std::int64_t no_cell = 0;
+  check(trimul_reference(&args, static_cast<trimul_rounding>(rounding), &no_cell, 0, nullptr));
+}
+
 }  // namespace detail
 
 /// Plan, weights, workspace and execute in one call, sizes read from the tensors (C from p_in_weight). For programs that run an
@@ -497,8 +517,10 @@ struct Cell {
 /// The fp64 oracle over all cells: B * N * N * C_z values, row-major. CPU tensors only; options.plan and stream play no part.
 [[nodiscard]] inline std::vector<double> reference(const Tensor& x, const Tensor* mask, const Parameters& parameters,
                                                    const UpdateOptions& options = {}, Rounding rounding = Rounding::kNone) {
-  std::vector<double> result(detail::element_count(x.sizes()).value_or(0));
+  std::vector<double> result;
   detail::with_update_args(x, mask, parameters, nullptr, options, [&](const trimul_update_args& args) {
+    detail::check_reference_args(args, rounding);
+    result = detail::allocate_vector<double>(detail::element_count(x.sizes()).value_or(0), 1);
     check(trimul_reference(&args, static_cast<trimul_rounding>(rounding), nullptr, 0, result.data()));
   });
   return result;
@@ -509,12 +531,17 @@ struct Cell {
 [[nodiscard]] inline std::vector<double> reference_at(std::span<const Cell> cells, const Tensor& x, const Tensor* mask,
                                                       const Parameters& parameters, const UpdateOptions& options = {},
                                                       Rounding rounding = Rounding::kNone) {
-  std::vector<std::int64_t> triples;
-  for (const Cell& cell : cells) triples.insert(triples.end(), {cell.b, cell.i, cell.j});
-  if (cells.empty()) triples.resize(3);  // a null pointer would ask for every cell
-  const std::int64_t c_z = x.sizes().empty() || x.sizes().back() < 0 ? 0 : x.sizes().back();
-  std::vector<double> result(cells.size() * static_cast<std::size_t>(c_z));
+  std::vector<double> result;
   detail::with_update_args(x, mask, parameters, nullptr, options, [&](const trimul_update_args& args) {
+    detail::check_reference_args(args, rounding);
+    if (cells.empty()) return;  // a null pointer would ask for every cell
+    auto triples = detail::allocate_vector<std::int64_t>(cells.size(), 3);
+    for (std::size_t k = 0; k < cells.size(); ++k) {
+      triples[3 * k] = cells[k].b;
+      triples[3 * k + 1] = cells[k].i;
+      triples[3 * k + 2] = cells[k].j;
+    }
+    result = detail::allocate_vector<double>(cells.size(), static_cast<std::size_t>(x.sizes().back()));
     check(trimul_reference(&args, static_cast<trimul_rounding>(rounding), triples.data(), cells.size(), result.data()));
   });
   return result;

@@ -8,7 +8,8 @@ namespace trimul::core {
 namespace {
 
 std::string device_text(const Device& device) {
-  return device.type == DeviceType::kCpu ? std::string("cpu") : "cuda:" + std::to_string(device.index);
+  if (device.type == DeviceType::kCpu && device.index == 0) return "cpu";
+  return (device.type == DeviceType::kCpu ? "cpu:" : "cuda:") + std::to_string(device.index);
 }
 
 void check_device(const TensorView& view, const Device& expected) {
@@ -27,6 +28,21 @@ void check_dimension(const TensorView& view, const char* letter, std::int64_t di
   if (got != expected)
     fail_invalid(view.name, ": dimension ", letter, " (", dim, " of ", view.shape_text(), ") is ", got, ", expected ", expected, " (from ",
                  source, ")");
+}
+
+/// What the mask's dimension `d` of `num_leading` is to be, unless it is 1: x's at the same distance from the token dimensions.
+std::int64_t expected_leading_size(std::int64_t d, std::int64_t num_leading, const TensorView& x) {
+  const std::int64_t x_dim = x.ndim() - 3 - num_leading + d;
+  return x_dim >= 0 ? x.sizes[static_cast<std::size_t>(x_dim)] : 1;
+}
+
+/// `num_leading` of the mask's dimensions against those of x, aligned at their right end, as broadcasting does.
+bool leading_sizes_broadcast(const TensorView& mask, std::int64_t num_leading, const TensorView& x) {
+  for (std::int64_t d = 0; d < num_leading; ++d) {
+    const std::int64_t size = mask.sizes[static_cast<std::size_t>(d)];
+    if (size != 1 && size != expected_leading_size(d, num_leading, x)) return false;
+  }
+  return true;
 }
 
 TensorView check_parameter(const char* name, const trimul_tensor* tensor, const std::vector<std::pair<const char*, std::int64_t>>& shape,
@@ -88,7 +104,9 @@ MaskView check_mask(const TensorView& mask, const TensorView& x, const Problem& 
   if (rank < 2)
     fail_invalid("mask: number of dimensions is ", rank, " (", mask.shape_text(), "), expected at least 2: [..., N, N] or [..., N, N, 1]");
   const bool taken_as_is = size(rank - 1) == n && size(rank - 2) == n;
-  if (!taken_as_is && rank >= 3 && size(rank - 1) == 1) --rank;  // [..., N, N, 1]
+  const bool may_drop_one = rank >= 3 && size(rank - 1) == 1;  // [..., N, N, 1]
+  // At N = 1 both may be meant; as it is unless that does not broadcast.
+  if (may_drop_one && (!taken_as_is || (!leading_sizes_broadcast(mask, rank - 2, x) && leading_sizes_broadcast(mask, rank - 3, x)))) --rank;
   check_dimension(mask, "N", rank - 2, n, "x");
   check_dimension(mask, "N", rank - 1, n, "x");
   check_device(mask, problem.device);
@@ -103,14 +121,13 @@ MaskView check_mask(const TensorView& mask, const TensorView& x, const Problem& 
     view.leading_sizes[static_cast<std::size_t>(d)] = x.sizes[static_cast<std::size_t>(d)];
     view.leading_strides[static_cast<std::size_t>(d)] = 0;
   }
-  // Leading dimensions are aligned at their right end, as broadcasting does.
   for (std::int64_t d = 0; d < rank - 2; ++d) {
-    const std::int64_t x_dim = view.num_leading - (rank - 2) + d;
-    const std::int64_t expected = x_dim >= 0 ? x.sizes[static_cast<std::size_t>(x_dim)] : 1;
+    const std::int64_t expected = expected_leading_size(d, rank - 2, x);
     if (size(d) == 1) continue;
     if (size(d) != expected)
       fail_invalid("mask: dimension ", d, " of ", mask.shape_text(), " is ", size(d), ", expected ", expected, expected == 1 ? "" : " or 1",
                    " (x is ", x.shape_text(), ")");
+    const std::int64_t x_dim = view.num_leading - (rank - 2) + d;
     view.leading_strides[static_cast<std::size_t>(x_dim)] = mask.strides[static_cast<std::size_t>(d)];
   }
   return view;
@@ -150,6 +167,25 @@ void check_disjoint(const NamedRange& written, const std::vector<NamedRange>& ot
   for (const NamedRange& other : others)
     if (written.range.intersects(other.range))
       fail_invalid(written.name, ": its memory intersects that of ", other.name, ", expected no common byte");
+}
+
+CallTensors check_call(const Problem& problem, const trimul_tensor* x, const trimul_tensor* mask, const trimul_tensor* out) {
+  CallTensors call;
+  call.x = view_tensor("x", x);
+  check_x(call.x, problem);
+  if (mask == nullptr && problem.has_mask) fail_invalid("mask: is missing, but the plan was made with it");
+  if (mask != nullptr && !problem.has_mask) fail_invalid("mask: given, but the plan was made without it");
+  call.out = view_tensor("out", out);
+  check_out(call.out, call.x, problem);
+  call.inputs.push_back({"x", call.x.bytes()});
+  if (mask != nullptr) {
+    const TensorView view = view_tensor("mask", mask);
+    call.mask = check_mask(view, call.x, problem);
+    call.inputs.push_back({"mask", view.bytes()});
+  }
+  const NamedRange result{"out", call.out.bytes()};
+  check_disjoint(result, {call.inputs.begin() + (call.is_in_place(problem) ? 1 : 0), call.inputs.end()});
+  return call;
 }
 
 void check_workspace(const void* workspace, std::size_t bytes, std::size_t needed_bytes) {

@@ -16,7 +16,8 @@ void check_x(const TensorView& x, const Problem& problem);
 /// out: x's shape ([N, N, C_z] for a 4-D x with B = 1 too), contiguous, of the result's dtype.
 void check_out(const TensorView& out, const TensorView& x, const Problem& problem);
 
-/// mask: last two sizes N, N, else [..., N, N, 1]; leading dimensions broadcast against x's, token dimensions never do.
+/// mask: last two sizes N, N, else [..., N, N, 1] (where both are so, at N = 1, the first that broadcasts); leading dimensions broadcast
+/// against x's, token dimensions never do.
 MaskView check_mask(const TensorView& mask, const TensorView& x, const Problem& problem);
 
 /// The twelve parameters with shapes that follow from c_z and c_hidden, contiguous, floating, on `device`.
@@ -32,6 +33,21 @@ struct NamedRange {
 
 /// `written` may not intersect any of `others`. Fails naming both.
 void check_disjoint(const NamedRange& written, const std::vector<NamedRange>& others);
+
+/// The tensors of a call after validation.
+struct CallTensors {
+  TensorView x;
+  TensorView out;
+  std::optional<MaskView> mask;
+  std::vector<NamedRange> inputs;  // memory of x and, where there is one, the mask
+
+  /// A residual update with `out` exactly x.
+  [[nodiscard]] bool is_in_place(const Problem& problem) const { return problem.residual && out.data == x.data && out.dtype == x.dtype; }
+};
+
+/// Everything about x, mask and out that follows from the problem, the memory they share included. A call does this before it allocates
+/// anything, so that what is wrong is not reported as what does not fit.
+CallTensors check_call(const Problem& problem, const trimul_tensor* x, const trimul_tensor* mask, const trimul_tensor* out);
 
 /// workspace: large enough, 256-byte aligned, not NULL unless nothing is needed.
 void check_workspace(const void* workspace, std::size_t bytes, std::size_t needed_bytes);

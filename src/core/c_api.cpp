@@ -84,10 +84,16 @@ trimul_problem problem_of(const trimul_update_args& args, const trimul_parameter
   return problem;
 }
 
-void check_out_against_parameters(const trimul_tensor* out, const core::Parameters& parameters) {
-  const core::TensorView view = core::view_tensor("out", out);
+void check_out_against_parameters(const core::TensorView& out, const core::Parameters& parameters) {
   for (const core::TensorView* parameter : parameters.present())
-    core::check_disjoint({"out", view.bytes()}, {{parameter->name.c_str(), parameter->bytes()}});
+    core::check_disjoint({"out", out.bytes()}, {{parameter->name.c_str(), parameter->bytes()}});
+}
+
+void check_cell(std::size_t k, const trimul::reference::Cell& cell, const core::Problem& problem) {
+  const std::int64_t n = problem.tokens;
+  if (cell.b < 0 || cell.b >= problem.batch || cell.i < 0 || cell.i >= n || cell.j < 0 || cell.j >= n)
+    core::fail_invalid("cells: entry ", k, " is (", cell.b, ", ", cell.i, ", ", cell.j, "), expected inside B = ", problem.batch,
+                       ", N = ", n);
 }
 
 }  // namespace
@@ -272,8 +278,10 @@ trimul_status trimul_update(const trimul_update_args* args) {
     const auto in = read_struct("args", args);
     const auto parameters = read_struct("parameters", in.parameters);
     const core::Problem problem = core::validate_problem(problem_of(in, parameters));
+    // All that can be wrong is found before anything is allocated.
+    const core::Parameters checked = core::check_parameters(parameters, problem.c_z, problem.c_hidden, problem.device);
+    check_out_against_parameters(core::check_call(problem, in.x, in.mask, in.out).out, checked);
     const core::Plan plan(problem, read_options(in.options));
-    check_out_against_parameters(in.out, core::check_parameters(parameters, problem.c_z, problem.c_hidden, problem.device));
     const auto weights = plan.prepare_weights(parameters, in.stream);
     const core::OwnedMemory workspace(problem.device, plan.workspace_bytes());
     trimul_execute_args execute = TRIMUL_EXECUTE_ARGS_INIT;
@@ -304,31 +312,27 @@ trimul_status trimul_reference(const trimul_update_args* args, trimul_rounding r
     core::check_x(x, problem);
     std::optional<core::MaskView> mask;
     if (in.mask != nullptr) mask = core::check_mask(core::view_tensor("mask", in.mask), x, problem);
-    const trimul::reference::ReferenceWeights weights(core::check_parameters(parameters, problem.c_z, problem.c_hidden, problem.device),
-                                                      problem.c_z, problem.c_hidden);
-    const std::int64_t n = problem.tokens;
-    std::vector<trimul::reference::Cell> wanted;
-    for (std::size_t k = 0; cells != nullptr && k < num_cells; ++k) {
-      const trimul::reference::Cell cell{cells[3 * k], cells[3 * k + 1], cells[3 * k + 2]};
-      if (cell.b < 0 || cell.b >= problem.batch || cell.i < 0 || cell.i >= n || cell.j < 0 || cell.j >= n)
-        core::fail_invalid("cells: entry ", k, " is (", cell.b, ", ", cell.i, ", ", cell.j, "), expected inside B = ", problem.batch,
-                           ", N = ", n);
-      wanted.push_back(cell);
-    }
+    const core::Parameters checked = core::check_parameters(parameters, problem.c_z, problem.c_hidden, problem.device);
+    const auto cell_at = [cells](std::size_t k) { return trimul::reference::Cell{cells[3 * k], cells[3 * k + 1], cells[3 * k + 2]}; };
+    for (std::size_t k = 0; cells != nullptr && k < num_cells; ++k) check_cell(k, cell_at(k), problem);
     if (cells != nullptr ? num_cells == 0 : problem.is_empty()) return;
     if (result == nullptr) core::fail_invalid("result: is NULL, expected a place for the values");
+    // From here on things are allocated.
+    const trimul::reference::ReferenceWeights weights(checked, problem.c_z, problem.c_hidden);
     const auto kind = rounding == TRIMUL_ROUNDING_KERNEL ? trimul::reference::Rounding::kKernel : trimul::reference::Rounding::kNone;
     const trimul::reference::Reference oracle(problem, x.data, mask, weights, kind);
     const int threads = trimul::env::num_threads();
     const auto c_z = static_cast<std::size_t>(problem.c_z);
     if (cells != nullptr) {
+      std::vector<trimul::reference::Cell> wanted;
+      for (std::size_t k = 0; k < num_cells; ++k) wanted.push_back(cell_at(k));
       double* next = result;
       oracle.sampled(wanted, threads, [&](const auto&, const double* values) { next = std::copy_n(values, c_z, next); });
       return;
     }
     std::vector<double> scratch(static_cast<std::size_t>(trimul::reference::Reference::scratch_doubles(problem)));
     oracle.all(threads, scratch, [&](const auto& cell, const double* values) {
-      std::copy_n(values, c_z, result + ((cell.b * n + cell.i) * n + cell.j) * problem.c_z);
+      std::copy_n(values, c_z, result + ((cell.b * problem.tokens + cell.i) * problem.tokens + cell.j) * problem.c_z);
     });
   });
 }

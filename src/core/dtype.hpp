@@ -116,9 +116,9 @@ inline double load_as_double(const void* data, DType dtype, std::int64_t index) 
   };
   switch (dtype) {
     case DType::kF64: return read(0.0);
-    case DType::kF32: return read(0.0F);
-    case DType::kF16: return float_from_half(read(std::uint16_t{}));
-    case DType::kBf16: return float_from_bf16(read(std::uint16_t{}));
+    case DType::kF32: return static_cast<double>(read(0.0F));
+    case DType::kF16: return static_cast<double>(float_from_half(read(std::uint16_t{})));
+    case DType::kBf16: return static_cast<double>(float_from_bf16(read(std::uint16_t{})));
     case DType::kBool: return read(std::uint8_t{}) != 0 ? 1.0 : 0.0;
     case DType::kU8: return read(std::uint8_t{});
     case DType::kI8: return read(std::int8_t{});

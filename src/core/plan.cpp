@@ -144,41 +144,29 @@ void Plan::check_weights(const Weights& weights) const {
 }
 
 ExecuteArgs Plan::check_execute(const trimul_execute_args& args, const Weights& weights) const {
-  const TensorView x = view_tensor("x", args.x);
-  check_x(x, problem_);
-  if (args.mask == nullptr && problem_.has_mask) fail_invalid("mask: is missing, but the plan was made with it");
-  if (args.mask != nullptr && !problem_.has_mask) fail_invalid("mask: given, but the plan was made without it");
-  const TensorView out = view_tensor("out", args.out);
-  check_out(out, x, problem_);
+  const CallTensors tensors = check_call(problem_, args.x, args.mask, args.out);
   check_weights(weights);
   check_workspace(args.workspace, args.workspace_bytes, workspace_bytes());
 
-  ExecuteArgs bound{.x = x.data,
-                    .mask = std::nullopt,
-                    .weights = weights.packed.get(),
-                    .out = out.data,
-                    .workspace = args.workspace,
-                    .stream = args.stream};
-  std::vector<NamedRange> inputs{{"x", x.bytes()}};
-  if (args.mask != nullptr) {
-    const TensorView mask = view_tensor("mask", args.mask);
-    bound.mask = check_mask(mask, x, problem_);
-    inputs.push_back({"mask", mask.bytes()});
-  }
-  for (const ByteRange& range : weights.packed->ranges()) inputs.push_back({"weights", range});
-
+  std::vector<NamedRange> packed;
+  for (const ByteRange& range : weights.packed->ranges()) packed.push_back({"weights", range});
   const auto workspace_begin = reinterpret_cast<std::uintptr_t>(args.workspace);
   const NamedRange workspace{"workspace", {workspace_begin, workspace_begin + workspace_bytes()}};
-  const NamedRange result{"out", out.bytes()};
-  check_disjoint(workspace, inputs);
+  const NamedRange result{"out", tensors.out.bytes()};
+  check_disjoint(workspace, tensors.inputs);
+  check_disjoint(workspace, packed);
   check_disjoint(result, {workspace});
-  const bool in_place = problem_.residual && out.data == x.data && out.dtype == x.dtype;
-  check_disjoint(result, in_place ? std::vector(inputs.begin() + 1, inputs.end()) : inputs);
+  check_disjoint(result, packed);
 
   if (device_.is_hypothetical)
     throw Error(StatusCode::kUnsupported,
                 text("device: the plan was made for ", device_.name, " as such, not for a device that is here; it only explains"));
-  return bound;
+  return {.x = tensors.x.data,
+          .mask = tensors.mask,
+          .weights = weights.packed.get(),
+          .out = tensors.out.data,
+          .workspace = args.workspace,
+          .stream = args.stream};
 }
 
 void Plan::execute(const trimul_execute_args& args, const Weights& weights) const {

@@ -18,13 +18,13 @@ double exact(double value) {
   return value;
 }
 double to_bf16(double value) {
-  return core::float_from_bf16(core::bf16_from_float(static_cast<float>(value)));
+  return static_cast<double>(core::float_from_bf16(core::bf16_from_float(static_cast<float>(value))));
 }
 double to_fp16(double value) {
-  return core::float_from_half(core::half_from_float(static_cast<float>(value)));
+  return static_cast<double>(core::float_from_half(core::half_from_float(static_cast<float>(value))));
 }
 double to_tf32(double value) {
-  return core::round_mantissa(static_cast<float>(value), 10);
+  return static_cast<double>(core::round_mantissa(static_cast<float>(value), 10));
 }
 
 double sigmoid(double logit) {
@@ -124,7 +124,7 @@ void Reference::normalised_input(const Cell& cell, std::span<double> z) const {
   const std::int64_t first = ((cell.b * n + cell.i) * n + cell.j) * problem_.c_z;
   std::vector<double> row(z.size());
   for (std::size_t k = 0; k < row.size(); ++k) row[k] = x_value(first + static_cast<std::int64_t>(k));
-  layer_norm(row, weights_.norm_in_weight, weights_.norm_in_bias, problem_.eps, z);
+  layer_norm(row, weights_.norm_in_weight, weights_.norm_in_bias, static_cast<double>(problem_.eps), z);
   for (double& value : z) value = round_operand_(value);
 }
 
@@ -157,7 +157,7 @@ void Reference::output(const Cell& cell, std::span<const double> y, std::span<do
   std::vector<double> rounded_y(y.begin(), y.end());
   for (double& value : rounded_y) value = round_y_(value);
   std::vector<double> u(y.size());
-  layer_norm(rounded_y, weights_.norm_out_weight, weights_.norm_out_bias, problem_.eps, u);
+  layer_norm(rounded_y, weights_.norm_out_weight, weights_.norm_out_bias, static_cast<double>(problem_.eps), u);
   for (double& value : u) value = round_operand_(value);
   for (std::int64_t row = 0; row < c_z; ++row) {
     const auto r = static_cast<std::size_t>(row);

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors that no implementation could accept: exit 2, one line that names tensor, dimension, got and expected, nothing written."""
+import resource
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,18 @@ def test_wrong_shapes(name, tmp_path, rng):
     shapes, words = WRONG[name]
     tensors = command.random_tensors(rng, (5,), 6, 4) | {tensor: np.ones(shape) for tensor, shape in shapes.items()}
     assert_refused(command.write_inputs(tmp_path / "in", tensors), tmp_path / "out", *words)
+
+
+@pytest.mark.needs_plain_build
+@pytest.mark.parametrize("implementation", [[], ["--impl", "cpu"], ["--impl", "reference"], ["--impl", "cuda:sm90"]])
+def test_what_is_wrong_is_not_reported_as_what_does_not_fit(implementation, tmp_path, rng):
+    """Of 30,000 tokens, whose workspace no machine has that is limited to 4 GiB; nor does a GPU's absence come first."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    tensors = command.random_tensors(rng, (1,), 1, 32)
+    for wrong, words in ({"x": np.ones((30_000, 1, 1))}, ["x:", "dimension N", "is 1", "expected 30000"]), ({"x": np.ones((0, 30_000, 30_000, 1)), "mask": np.ones((5, 5))}, [
+            "mask:", "dimension N", "is 5", "expected 30000"]), ({"x": np.ones((2, 2, 1)), "mask": np.ones((5, 5))}, ["mask:", "is 5", "expected 2"]):
+        path = command.write_inputs(tmp_path / "in", tensors | wrong)
+        command.fails(command.run("run", path, "-o", tmp_path / "out", *implementation, preexec_fn=limit), 2, *words)
 
 
 @pytest.mark.parametrize("dtype", ["BOOL", "U8", "I8", "I16", "I32", "I64"])

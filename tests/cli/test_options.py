@@ -2,6 +2,7 @@
 """Options of trimul run: what they take, what they refuse, and how."""
 import json
 import os
+import re
 import subprocess
 
 import numpy as np
@@ -156,6 +157,34 @@ def test_json_is_one_object_with_the_fixed_fields(small, tmp_path):
 ])
 def test_usage_errors(arguments, words):
     command.fails(command.run(*arguments), 2, *words)
+
+
+EMPTY = {
+    "run": [["--output"], ["--weights"], ["--direction"], ["--device"], ["--impl"], ["--precision"], ["--eps"], ["--repeat"], ["-o", "--output"]],
+    "explain": [["--shape"], ["--dtype"], ["--direction"], ["--precision"], ["--device"], ["--arch"]],
+    "verify": [["--device"], ["--impl"], ["--shapes"], ["--seed"]],
+    "bench": [["--shapes"], ["--shape"], ["--dtype"], ["--direction"], ["--device"], ["--impl"], ["--json"], ["--html"]],
+    "demo": [["--structure"], ["--blocks"], ["--c-z"], ["--device"], ["--dtype"], ["--out"]],
+}
+
+
+@pytest.mark.parametrize("name, option", [(name, option) for name, options in EMPTY.items() for option in options])
+def test_an_empty_value_is_not_an_option_left_out(name, option, small, tmp_path):
+    """As from a script's variable that is not set; a command that takes it for left out starts to work."""
+    needed = {"run": [small, "-o", tmp_path / "out"], "explain": ["--shape", "1,4,8,8"]}.get(name, [])
+    if name == "run" and option[-1] == "--output":
+        needed = [small]
+    if option == ["--shape"]:
+        needed = []
+    result = command.run(name, *needed, option[0], "", cwd=tmp_path)
+    assert command.fails(result, 2) == f"trimul: error: {option[-1]}: got '', expected a value (see trimul --help)"
+    assert result.stdout == "" and not (tmp_path / "out").exists()
+
+
+def test_every_option_that_takes_a_value_is_among_those():
+    for name, options in EMPTY.items():
+        listed = set(re.findall(r"(--[a-z-]+) [A-Z]", command.succeeds(command.run(name, "--help"))))
+        assert listed == {option[-1] for option in options}, name
 
 
 def test_version_and_help():

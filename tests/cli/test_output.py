@@ -4,7 +4,9 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
+import tempfile
 import time
 
 import numpy as np
@@ -109,6 +111,93 @@ def test_symbolic_link_stays_and_its_target_is_replaced(small, tmp_path):
     assert (tmp_path / "link").is_symlink() and command.read_out(target)[0] == "F32"
 
 
+@pytest.mark.parametrize("place", ["target", "elsewhere/target", "second"])
+def test_symbolic_link_to_nothing_stays_and_its_target_is_made(place, small, tmp_path):
+    """As one to an existing file: relative to the link, through further links."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "second").symlink_to("elsewhere/third")
+    (tmp_path / "elsewhere/third").symlink_to("../target")
+    (tmp_path / "link").symlink_to(place)
+    command.succeeds(command.run("run", small, "-o", tmp_path / "link"))
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "second").is_symlink()
+    target = tmp_path / ("elsewhere/target" if place.startswith("elsewhere") else "target")
+    assert not target.is_symlink() and command.read_out(target)[0] == "F32"
+
+
+def test_symbolic_links_that_lead_nowhere_are_refused(small, tmp_path):
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "no_directory").symlink_to("absent/target")
+    (tmp_path / "slash").symlink_to("absent/")
+    for name, words in (("circle", "Too many levels of symbolic links"), ("no_directory", "No such file"), ("slash", "is a directory")):
+        command.fails(command.run("run", small, "-o", tmp_path / name), 1, name, words)
+        assert (tmp_path / name).is_symlink()
+
+
+# ---- where standard output goes as well ------------------------------------------------------------------------------------
+
+
+def tensor_file(content, path):
+    path.write_bytes(content)
+    return command.read_out(path)
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize("kind", ["pipe", "fifo", "socket", "deleted file"])
+def test_result_on_standard_output_is_the_file_alone(kind, options, small, tmp_path):
+    # As /dev/stdout, which a command that takes it for a file to replace would replace on this machine.
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    arguments = [command.CLI, "run", small, "-o", tmp_path / "stdout", *options]
+    if kind == "pipe":
+        arguments[4] = "/dev/stdout"
+        result = subprocess.run(arguments, capture_output=True)
+        content = result.stdout
+    elif kind == "fifo":
+        os.mkfifo(tmp_path / "fifo")
+        arguments[4] = tmp_path / "fifo"
+        reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+        with open(tmp_path / "fifo", "wb") as writer:
+            result = subprocess.run(arguments, stdout=writer, stderr=subprocess.PIPE)
+        content = os.read(reader, 1 << 20)
+    elif kind == "socket":
+        ours, theirs = socket.socketpair()
+        result = subprocess.run(arguments, stdout=theirs, stderr=subprocess.PIPE)
+        theirs.close()
+        content = ours.makefile("rb").read()
+    else:
+        with tempfile.TemporaryFile(dir=tmp_path) as file:
+            result = subprocess.run(arguments, stdout=file, stderr=subprocess.PIPE)
+            file.seek(0)
+            content = file.read()
+    assert (tmp_path / "stdout").is_symlink()
+    assert result.returncode == 0, result.stderr
+    assert tensor_file(content, tmp_path / "copy")[0] == "F32"
+    assert b"cpu" in result.stderr, "the summary is on stderr"
+
+
+def test_summary_is_not_lost_in_a_file_that_is_replaced(small, tmp_path):
+    with open(tmp_path / "out", "wb") as out:
+        result = subprocess.run([command.CLI, "run", small, "-o", tmp_path / "out"], stdout=out, stderr=subprocess.PIPE)
+    assert result.returncode == 0 and b"cpu" in result.stderr
+    assert command.read_out(tmp_path / "out")[0] == "F32"
+
+
+def test_devices_that_take_anything_change_nothing(small):
+    result = command.run("run", small, "-o", "/dev/null")
+    assert "cpu" in command.succeeds(result)
+    with open("/dev/null", "w") as null:
+        result = subprocess.run([command.CLI, "run", small, "-o", "/dev/null"], stdout=null, stderr=subprocess.PIPE)
+    assert result.returncode == 0 and result.stderr == b""
+
+
+def test_report_on_standard_output_is_the_report_alone():
+    shape = ["--shape", "1,4,8,32", "--impl", "cpu", "--device", "cpu"]
+    result = command.run("bench", *shape, "--json", "/dev/stdout")
+    assert result.returncode == 0 and "ceiling:" in result.stderr
+    assert command.json.loads(result.stdout)["results"]
+    result = command.run("bench", *shape, "--html", "/dev/stdout")
+    assert result.stdout.startswith("<!DOCTYPE html>") and "ceiling:" in result.stderr
+
+
 def test_permissions(small, tmp_path):
     (tmp_path / "old").write_bytes(OLD)
     (tmp_path / "old").chmod(0o640)
@@ -134,11 +223,15 @@ def large(tmp_path, rng):
     return command.write_inputs(tmp_path / "large.safetensors", tensors)
 
 
+ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU]
+
+
 def start(path, out, *options):
     """With the default answer to each signal: a test run in the background of a script has SIGINT ignored, and would hand that on."""
     def defaults():
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in ENDING:
             signal.signal(number, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     return subprocess.Popen([command.CLI, "run", path, "-o", out, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=defaults)
 
@@ -156,7 +249,7 @@ def wait_until_half_written(process, directory):
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", ENDING)
 def test_signal_while_writing_leaves_the_old_output(number, large, tmp_path):
     out = tmp_path / "out"
     out.write_bytes(OLD)

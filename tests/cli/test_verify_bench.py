@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """verify and bench: they pass what is right, fail what is wrong, and say what they left out."""
 import re
+import resource
 import shutil
 import subprocess
 
@@ -86,6 +87,44 @@ def test_shapes_files_that_are_refused(line, words, tmp_path):
     command.fails(command.run("verify", "--shapes", tmp_path / "absent"), 2, "absent")
 
 
+# Byte counts that wrap around in 64 bits, some of them to numbers that look harmless.
+WRAPPING = ["1,2147483648,1,1", "1,1,1,4611686018427387904", "1,1,4611686018427387904,1", "4611686018427387904,1,1,1", "4294967296,4294967296,1,1",
+            "1,4294967296,1,1", "0,9223372036854775807,1,1", "0,1,4294967296,1", "9223372036854775807,9223372036854775807,9223372036854775807,9223372036854775807"]
+
+
+@pytest.mark.parametrize("shape", WRAPPING)
+def test_shapes_whose_byte_counts_wrap_are_refused_before_anything_else(shape, tmp_path):
+    path = tmp_path / "shapes.txt"
+    path.write_text(f"1 5 8 8 fp32 outgoing\n{shape.replace(',', ' ')} fp32 outgoing random\n")
+    for place, arguments in (("--shape", ["bench", "--shape", shape, "--impl", "cpu"]), ("shapes.txt:2", ["bench", "--shapes", path]),
+                             ("--shape", ["explain", "--shape", shape]), ("shapes.txt:2", ["verify", "--shapes", path])):
+        result = command.run(*arguments)
+        command.fails(result, 2, place, "do not fit into 64-bit byte counts")
+        assert result.stdout == "", "something ran before"
+
+
+def limited(megabytes):
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+
+@pytest.mark.needs_plain_build
+@pytest.mark.parametrize("line", ["1 8000 32 32 fp32 outgoing", "1 500 32 320 fp32 outgoing", "1 5 200000 32 fp32 outgoing"])
+def test_lack_of_memory_is_not_a_failed_check(line, tmp_path):
+    """Of inputs, of the workspace, of the weights."""
+    path = tmp_path / "shapes.txt"
+    path.write_text(line)
+    for arguments in (["verify", "--impl", "cpu", "--shapes", path], ["verify", "--impl", "reference", "--json", "--shapes", path], ["bench", "--impl", "cpu", "--shapes", path]):
+        command.fails(command.run(*arguments, preexec_fn=limited(700)), 4, "memory")
+
+
+@pytest.mark.parametrize("arguments", [["verify"], ["verify", "--json"], ["bench", "--shape", "1,4,8,8"], ["demo"], ["info"], ["info", "--json"]])
+def test_malformed_number_of_threads_is_invalid_input(arguments, tmp_path):
+    result = command.run(*arguments, env={**command.os.environ, "TRIMUL_NUM_THREADS": "abc"}, cwd=tmp_path)
+    command.fails(result, 2, "TRIMUL_NUM_THREADS: is 'abc', expected a number from 1 to 4096")
+    if arguments[0] == "info":
+        assert "reference" in result.stdout and "TRIMUL_NUM_THREADS: is 'abc'" in result.stdout
+
+
 def test_bench_writes_json_and_one_page(shapes, tmp_path):
     json_path, html_path = tmp_path / "bench.json", tmp_path / "bench.html"
     text = command.succeeds(command.run("bench", "--shapes", shapes, "--device", "cpu", "--json", json_path, "--html", html_path))
@@ -142,6 +181,53 @@ IMPOSTORS = {
     "writes zeros": "memset(args->out->data, 0, bytes_of(args->out));",
     "writes one value too many": "memset(args->out->data, 0, bytes_of(args->out) + 1);",
 }
+
+
+@pytest.mark.needs_plain_build
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_one_wrong_value_fails_a_narrow_problem(tmp_path):
+    """Off by a fifth of the values' RMS, of which the RMS of thousands of errors says nothing."""
+    source = """
+    #include <dlfcn.h>
+    #include <stdint.h>
+    #include "trimul/trimul.h"
+    trimul_status trimul_execute(const trimul_plan* plan, const trimul_execute_args* args) {
+      trimul_status (*execute)(const trimul_plan*, const trimul_execute_args*);
+      *(void**)&execute = dlsym(RTLD_NEXT, "trimul_execute");
+      const trimul_status status = execute(plan, args);
+      union { uint32_t bits; float value; } number;
+      uint16_t* out = args->out->data;
+      number.bits = (uint32_t)out[777] << 16;
+      number.value += 0.2f;
+      out[777] = (uint16_t)(number.bits >> 16);
+      return status;
+    }"""
+    (tmp_path / "impostor.c").write_text(source)
+    library = tmp_path / "impostor.so"
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-I", command.ROOT / "include", tmp_path / "impostor.c", "-o", library, "-ldl"], check=True)
+    path = tmp_path / "shapes.txt"
+    path.write_text("1 40 8 16 bf16 outgoing random all")
+    for arguments in (["verify", "--seed", "1", "--impl", "cpu", "--shapes", path], ["bench", "--impl", "cpu", "--shapes", path]):
+        command.fails(command.run(*arguments, env={**command.os.environ, "LD_PRELOAD": str(library)}), 1, "failed")
+    assert "value 777 is" in command.run("verify", "--impl", "cpu", "--shapes", path, env={**command.os.environ, "LD_PRELOAD": str(library)}).stdout
+    command.succeeds(command.run("verify", "--seed", "1", "--impl", "cpu", "--shapes", path))
+
+
+# Seeds at which the sums of the plain composition hit upon a small error one way and a larger one the other: problem, twice the former.
+LUCKY = [(122, "1 9 3 2 fp32 incoming", 2.7e-6), (106, "1 7 3 2 fp32 outgoing", 2.4e-6), (210, "1 18 3 2 fp32 incoming", 2.0e-6), (115, "1 7 3 2 fp32 incoming", 1.9e-6),
+         (144, "1 14 3 2 fp32 incoming", 2.0e-6), (56, "1 5 3 2 fp32 outgoing", 5.0e-6), (79, "1 7 3 2 fp32 outgoing random all", 1.7e-6)]
+
+
+def test_narrow_bounds_look_at_two_samples_of_the_plain_error(tmp_path):
+    """Over two channels a single rounding decides, so that a right result fails a bound from the luckier sample alone."""
+    path = tmp_path / "shapes.txt"
+    raised = 0
+    for seed, problem, from_one_sample in LUCKY:
+        path.write_text(problem)
+        (entry,) = command.run_json("verify", "--impl", "cpu", "--seed", seed, "--shapes", path)["results"]
+        assert entry["status"] == "passed"
+        raised += entry["bound"] > 2 * from_one_sample
+    assert raised > len(LUCKY) / 2  # another machine's fused multiply-adds may have other luck
 
 
 @pytest.mark.needs_plain_build

@@ -40,6 +40,8 @@ TEST(ExecuteArguments, XMustBeThePlans) {
   x.dtype = TRIMUL_F32;
   x.device = {TRIMUL_CUDA, 1};
   EXPECT_EQ(call.execute(), "INVALID_ARGUMENT: x: device is cuda:1, expected cpu");
+  x.device = {TRIMUL_CPU, 3};
+  EXPECT_EQ(call.execute(), "INVALID_ARGUMENT: x: device is cpu:3, expected cpu");
   x.device = {TRIMUL_CPU, 0};
   x.data = nullptr;
   EXPECT_EQ(call.execute(), "INVALID_ARGUMENT: x: data is NULL, expected 256 elements");

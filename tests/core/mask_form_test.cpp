@@ -54,6 +54,18 @@ TEST(MaskForm, ATrailingOneIsSqueezed) {
   EXPECT_EQ(offsets(mask_view({2, 4, 4, 8}, {4, 4, 1}), 2, 4), (Sizes{3, 15, 3, 15}));
 }
 
+TEST(MaskForm, AtOneTokenATrailingOneIsSqueezedWhereTheWholeDoesNotBroadcast) {
+  EXPECT_EQ(offsets(mask_view({3, 1, 1, 8}, {3, 1, 1, 1}), 3, 1), (Sizes{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(offsets(mask_view({2, 3, 1, 1, 8}, {2, 3, 1, 1, 1}), 6, 1), (Sizes{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5}));
+  EXPECT_EQ(offsets(mask_view({1, 1, 8}, {1, 1, 1}), 1, 1), (Sizes{0, 0}));
+  EXPECT_EQ(offsets(mask_view({3, 1, 1, 8}, {1, 1, 1}), 3, 1), (Sizes{0, 0, 0, 0, 0, 0}));
+  // Both readings broadcast: as it is, a value for each of the outer dimension.
+  EXPECT_EQ(offsets(mask_view({2, 2, 1, 1, 8}, {2, 1, 1, 1}), 4, 1), (Sizes{0, 0, 0, 0, 1, 1, 1, 1}));
+  // Neither does: the message is about the whole.
+  EXPECT_TRUE(contains(refusal({3, 1, 1, 8}, {2, 1, 1, 1}), "mask: dimension 0 of [2, 1, 1, 1] is 2, expected 1"))
+      << refusal({3, 1, 1, 8}, {2, 1, 1, 1});
+}
+
 TEST(MaskForm, LeadingDimensionsBroadcastFromTheRight) {
   EXPECT_EQ(offsets(mask_view({3, 4, 4, 8}, {4, 4}), 3, 4), (Sizes{3, 15, 3, 15, 3, 15}));
   EXPECT_EQ(offsets(mask_view({3, 4, 4, 8}, {1, 4, 4}), 3, 4), (Sizes{3, 15, 3, 15, 3, 15}));
@@ -74,9 +86,7 @@ TEST(MaskForm, AtOneTokenTheLastTwoSizesDecide) {
   EXPECT_EQ(offsets(mask_view({1, 1, 8}, {1, 1}), 1, 1), (Sizes{0, 0}));
   EXPECT_EQ(offsets(mask_view({1, 1, 8}, {1, 1, 1}), 1, 1), (Sizes{0, 0}));
   EXPECT_EQ(offsets(mask_view({3, 1, 1, 8}, {3, 1, 1}), 3, 1), (Sizes{0, 0, 1, 1, 2, 2})) << "[B, N, N], not [N, N, 1] with a wrong N";
-  // [B, N, N, 1] cannot be told from [B, 1, N, N] here; the contract takes the latter.
-  EXPECT_EQ(refusal({3, 1, 1, 8}, {3, 1, 1, 1}),
-            "INVALID_ARGUMENT: mask: dimension 0 of [3, 1, 1, 1] is 3, expected 1 (x is [3, 1, 1, 8])");
+  // [B, N, N, 1] cannot be told from [B, 1, N, N] here; the contract takes the latter where both broadcast.
   EXPECT_EQ(offsets(mask_view({3, 2, 1, 1, 8}, {3, 1, 1, 1}), 6, 1), (Sizes{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}));
 }
 

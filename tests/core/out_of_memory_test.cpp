@@ -116,5 +116,56 @@ TEST(OutOfMemory, AnImpossibleWorkspaceIsARefusalNotACrash) {
   EXPECT_TRUE(contains(outcome(trimul_update(&args)), "OUT_OF_MEMORY: allocating ")) << trimul_last_error();
 }
 
+TEST(OutOfMemory, WhatIsWrongIsFoundBeforeAnythingIsAllocated) {
+  // Of 2^20 tokens; the tensors are lies that are never touched, and no workspace or scratch of theirs could be had.
+  const Case small({.lead = {2}, .n = 2, .c_z = 2, .c = 2});
+  Bound bound(small);
+  const std::int64_t n = std::int64_t{1} << 20;
+  const Sizes sizes{n, n, 2}, not_square{n, 1, 2}, square{n, n}, other{5, 5};
+  const auto at = [](int power, std::int32_t dtype, const Sizes& shape) {
+    return trimul_tensor{reinterpret_cast<void*>(std::uintptr_t{1} << power),
+                         {TRIMUL_CPU, 0},
+                         static_cast<std::int32_t>(shape.size()),
+                         dtype,
+                         shape.data(),
+                         nullptr};
+  };
+  const trimul_tensor x = at(44, TRIMUL_F32, sizes), mask = at(43, TRIMUL_U8, square), out = at(45, TRIMUL_F32, sizes);
+  const auto refused = [&](const trimul_tensor& with_x, const trimul_tensor* with_mask, const trimul_tensor& with_out) {
+    trimul_update_args args = bound.update_args(small);
+    args.x = &with_x;
+    args.mask = with_mask;
+    args.out = &with_out;
+    return outcome(trimul_update(&args));
+  };
+  EXPECT_EQ(refused(at(44, TRIMUL_F32, not_square), nullptr, at(45, TRIMUL_F32, not_square)),
+            "INVALID_ARGUMENT: x: dimension N (1 of [1048576, 1, 2]) is 1, expected 1048576 (from the plan)");
+  EXPECT_EQ(refused(x, nullptr, at(45, TRIMUL_F16, sizes)), "INVALID_ARGUMENT: out: dtype is fp16, expected fp32");
+  EXPECT_EQ(refused(x, nullptr, at(45, TRIMUL_F32, not_square)),
+            "INVALID_ARGUMENT: out: dimension N (1 of [1048576, 1, 2]) is 1, expected 1048576 (from x)");
+  EXPECT_EQ(refused(x, &mask, x), "INVALID_ARGUMENT: out: its memory intersects that of x, expected no common byte");
+  const trimul_tensor small_mask = at(43, TRIMUL_U8, other);
+  EXPECT_EQ(refused(x, &small_mask, out), "INVALID_ARGUMENT: mask: dimension N (0 of [5, 5]) is 5, expected 1048576 (from x)");
+  trimul_tensor far_away = out;
+  far_away.device = {TRIMUL_CUDA, 0};
+  EXPECT_EQ(refused(x, &mask, far_away), "INVALID_ARGUMENT: out: device is cuda:0, expected cpu");
+
+  trimul_update_args args = bound.update_args(small);
+  args.x = &x;
+  args.mask = &mask;
+  const std::int64_t outside[] = {0, 0, 0, 0, n, 0};
+  double value = 0;
+  EXPECT_EQ(outcome(trimul_reference(&args, TRIMUL_ROUNDING_NONE, outside, 2, &value)),
+            "INVALID_ARGUMENT: cells: entry 1 is (0, 1048576, 0), expected inside B = 1, N = 1048576");
+  EXPECT_EQ(outcome(trimul_reference(&args, TRIMUL_ROUNDING_NONE, nullptr, 0, nullptr)),
+            "INVALID_ARGUMENT: result: is NULL, expected a place for the values");
+  args.mask = &small_mask;
+  EXPECT_EQ(outcome(trimul_reference(&args, TRIMUL_ROUNDING_NONE, outside, 0, nullptr)),
+            "INVALID_ARGUMENT: mask: dimension N (0 of [5, 5]) is 5, expected 1048576 (from x)")
+      << "without a cell it is a check of the arguments";
+  args.mask = &mask;
+  EXPECT_EQ(outcome(trimul_reference(&args, TRIMUL_ROUNDING_NONE, outside, 0, nullptr)), "OK");
+}
+
 }  // namespace
 }  // namespace trimul::testing

@@ -137,6 +137,28 @@ TEST(Problem, RefusesSizesWhoseProductsLeave64Bits) {
   EXPECT_EQ(sized(1, 100'000, 128, 128), "OK");
 }
 
+/// docs/op.md, "Limits": each of three products is below 2^63. Both sides of each.
+TEST(Problem, TheLimitsOfTheContractAreThoseThatAreChecked) {
+  const auto accepts = [](std::int64_t b, std::int64_t n, std::int64_t c_z, std::int64_t c) {
+    trimul_problem problem = valid_problem();
+    problem.batch = b;
+    problem.tokens = n;
+    problem.c_z = c_z;
+    problem.c_hidden = c;
+    return validated(problem) == "OK";
+  };
+  constexpr std::int64_t kPer128 = std::numeric_limits<std::int64_t>::max() / 128;
+  EXPECT_TRUE(accepts(kPer128, 1, 1, 1));
+  EXPECT_FALSE(accepts(kPer128 + 1, 1, 1, 1));
+  EXPECT_TRUE(accepts(0, (1 << 28) - 1, 1, 1));
+  EXPECT_FALSE(accepts(0, 1 << 28, 1, 1));
+  for (const auto& [b, n] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {0, 1}, {1, 0}}) {
+    EXPECT_TRUE(accepts(b, n, (1 << 28) - 1, 1));
+    EXPECT_FALSE(accepts(b, n, 1 << 28, 1));
+    EXPECT_FALSE(accepts(b, n, 1, 1 << 28));
+  }
+}
+
 /// At the largest problems that are accepted no figure about them overflows: all are positive and as large as in floating point.
 TEST(Problem, FiguresOfTheLargestLegalProblemsDoNotOverflow) {
   for (const std::int32_t dtype : {TRIMUL_F64, TRIMUL_F32})

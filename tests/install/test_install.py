@@ -80,6 +80,17 @@ def test_command_runs_from_the_moved_tree(prefix):
     assert "version" in run(command, "info", env={})
 
 
+def test_demo_runs_from_the_moved_tree(prefix, tmp_path):
+    """With a name of its own structures, in a folder that has nothing to do with the checkout."""
+    command = prefix / "bin" / "trimul"
+    if not command.exists():
+        pytest.skip("this build has no command (TRIMUL_BUILD_CLI is OFF)")
+    for structure in (ROOT / "examples/data").glob("*.csv"):
+        assert (prefix / "share/trimul/data" / structure.name).read_bytes() == structure.read_bytes()
+    text = run(command, "demo", "--structure", "1ubi", "--blocks", "1", "--c-z", "8", "--device", "cpu", "--out", "out", cwd=tmp_path, env={})
+    assert "PDB 1UBI" in text and (tmp_path / "out/1ubi.safetensors").is_file()
+
+
 def test_cmake_consumer_in_c_and_cpp(prefix, tmp_path):
     run("cmake", "-G", "Ninja", "-S", CONSUMER, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug")
     run("cmake", "--build", tmp_path)

@@ -84,6 +84,14 @@ def check_names_in_architecture():
     return wrong
 
 
+def check_size_limit_in_the_contract():
+    """The factor that src/core/problem.cpp checks stands in each of the contract's three products."""
+    factor = re.search(r"kMostBytesPerElement = (\d+);", (ROOT / "src/core/problem.cpp").read_text()).group(1)
+    words = re.sub(r"\s+", " ", (ROOT / "docs/op.md").read_text())
+    products = (f"B * N * N * W * {factor},", f"N * N * W * {factor} (so also where B = 0)", f"W * W * {factor} (so also where B = 0 or N = 0)")
+    return [f"docs/op.md: does not say {product!r}" for product in products if product not in words]
+
+
 CHECKS = [function for name, function in sorted(globals().items()) if name.startswith("check_")]
 
 

@@ -5,29 +5,14 @@
 #include <cmath>
 #include <limits>
 
+#include "narrow_rule.hpp"
 #include "support/composition.hpp"
 
 namespace trimul::testing {
 namespace {
 
-/// Noise of one rounding of the result, relative to the reference's RMS.
-double noise_of(DType dtype) {
-  switch (dtype) {
-    case DType::kBf16: return 0x1p-9;
-    case DType::kF16: return 0x1p-12;
-    case DType::kF32: return 1e-6;
-    default: return 1e-14;
-  }
-}
-
-/// Half a unit in the last place, relative to the value.
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::kBf16: return 0x1p-8;
-    case DType::kF16: return 0x1p-11;
-    case DType::kF32: return 0x1p-24;
-    default: return 0x1p-53;
-  }
+trimul_dtype as_c(DType dtype) {
+  return static_cast<trimul_dtype>(dtype);
 }
 
 bool runs_on_gpu(std::string_view implementation) {
@@ -65,44 +50,22 @@ double table_limit(const Case& data, std::string_view implementation) {
   return ::testing::AssertionSuccess();
 }
 
-double largest_difference(const std::vector<double>& left, const std::vector<double>& right) {
-  double largest = 0.0;
-  for (std::size_t k = 0; k < left.size(); ++k)
-    if (std::isfinite(left[k]) && std::isfinite(right[k])) largest = std::max(largest, std::abs(left[k] - right[k]));
-  return largest;
-}
-
-/// What an error of four roundings in every term of y may move each pair's outputs by: LayerNorm's slope is 1 / sqrt(variance + eps), and
-/// over a few channels the variance may be next to nothing. Two results that are as good as each other differ by this in single cells, so
-/// that the worst cell of one says little about the other's. With C >= 32 such pairs do not occur, and nothing is added.
-std::vector<double> slope_error(const Case& data) {
+/// A pair's share of the second LayerNorm's slope: cli::slope_error. With C >= 32 pairs whose channels nearly agree do not occur, and
+/// nothing is added.
+std::vector<double> slope_errors(const Case& data) {
   const auto c = static_cast<std::size_t>(data.spec.c);
   std::vector<double> errors(static_cast<std::size_t>(data.num_outputs() / data.spec.c_z), 0.0);
-  if (c >= 32) return errors;
+  if (data.spec.c >= cli::kNarrowWidth) return errors;
   double weight = 0.0;
   if (data.parameters[kNormOutWeight])
     for (const double value : data.parameters[kNormOutWeight]->values()) weight = std::max(weight, std::abs(value));
   else
     weight = 1.0;
-  double row_sum = 0.0;
-  const auto p_out = data.parameters[kPOutWeight]->values();
-  for (std::size_t row = 0; row < p_out.size(); row += c) {
-    double sum = 0.0;
-    for (std::size_t k = 0; k < c; ++k) sum += std::abs(p_out[row + k]);
-    row_sum = std::max(row_sum, sum);
-  }
+  const double row_sum = cli::largest_absolute_row_sum(data.parameters[kPOutWeight]->values(), c);
   const auto y = compose_y(data);
   const auto magnitude = compose_y(data, true);
-  for (std::size_t pair = 0; pair < errors.size(); ++pair) {
-    double mean = 0.0, variance = 0.0, largest = 0.0;
-    for (std::size_t k = 0; k < c; ++k) mean += y[pair * c + k] / static_cast<double>(c);
-    for (std::size_t k = 0; k < c; ++k) {
-      variance += (y[pair * c + k] - mean) * (y[pair * c + k] - mean) / static_cast<double>(c);
-      largest = std::max(largest, magnitude[pair * c + k]);
-    }
-    const double moved = 4 * 0x1p-24 * largest / std::sqrt(variance + static_cast<double>(data.spec.eps)) * weight * row_sum;
-    if (std::isfinite(moved)) errors[pair] = moved;
-  }
+  for (std::size_t pair = 0; pair < errors.size(); ++pair)
+    errors[pair] = cli::slope_error({&y[pair * c], c}, {&magnitude[pair * c], c}, static_cast<double>(data.spec.eps), weight, row_sum);
   return errors;
 }
 
@@ -111,13 +74,13 @@ std::vector<double> slope_error(const Case& data) {
   const double reference_rms = rms(oracle.none);
   const double scale = reference_rms > 0.0 ? reference_rms : 1.0;  // absolute where the reference is zero
   const DType dtype = data.out_dtype();
-  const double plain = std::max(largest_difference(oracle.plain, oracle.none), largest_difference(oracle.plain_backward, oracle.none));
-  const double allowed = 2 * plain + 4 * noise_of(dtype) * scale;
+  const double plain =
+      std::max(cli::largest_difference(oracle.plain, oracle.none), cli::largest_difference(oracle.plain_backward, oracle.none));
   for (std::size_t k = 0; k < got.size(); ++k) {
     if (!std::isfinite(got[k]) || !std::isfinite(oracle.none[k])) continue;
     const double difference = std::abs(got[k] - oracle.none[k]);
     const double bound =
-        allowed + oracle.slope[k / static_cast<std::size_t>(data.spec.c_z)] + unit_roundoff(dtype) * std::abs(oracle.none[k]);
+        cli::cell_limit(plain, scale, oracle.slope[k / static_cast<std::size_t>(data.spec.c_z)], oracle.none[k], as_c(dtype));
     if (!(difference <= bound))
       return ::testing::AssertionFailure() << "element " << k << " is " << got[k] << ", the reference " << oracle.none[k] << ": off by "
                                            << difference << ", allowed " << bound << " (RMS of the reference " << scale << ")";
@@ -180,7 +143,7 @@ Oracle make_oracle(const Case& data) {
           .kernel = {},
           .plain = compose_plain(data),
           .plain_backward = compose_plain(data, true),
-          .slope = slope_error(data)};
+          .slope = slope_errors(data)};
 }
 
 ::testing::AssertionResult meets_contract(const Case& data, std::string_view implementation, const std::vector<double>& got,
@@ -191,7 +154,7 @@ Oracle make_oracle(const Case& data) {
     return fail() << specials.message();
   const double error = relative_rms(got, oracle.none);
   const double plain = std::max(relative_rms(oracle.plain, oracle.none), relative_rms(oracle.plain_backward, oracle.none));
-  const double relative_limit = 2 * plain + noise_of(data.out_dtype());
+  const double relative_limit = cli::narrow_rms_limit(plain, as_c(data.out_dtype()));
   if (!(error <= relative_limit))
     return fail() << "relative RMS " << error << ", allowed " << relative_limit << " (plain composition " << plain << ")";
   const double absolute_limit = limits.none >= 0 ? limits.none : limits.absolute ? table_limit(data, implementation) : error;

@@ -28,7 +28,7 @@ struct Oracle {
   // Same-dtype composition, its sums forwards and backwards: the worse of two samples of its error. LayerNorm over a few channels
   // that nearly agree amplifies a single rounding, so that one sample alone says little about its worst cell.
   std::vector<double> plain, plain_backward;
-  std::vector<double> slope;  // a pair's share of the second LayerNorm's slope, for C < 32; see comparison.cpp
+  std::vector<double> slope;  // a pair's share of the second LayerNorm's slope, for C < 32; cli/narrow_rule.hpp
 };
 Oracle make_oracle(const Case& data);
 
