@@ -14,16 +14,17 @@ std::vector<trimul_device> all_devices() {
   return devices;
 }
 
-/// One line, or why there is none: a variable of the environment is malformed.
+/// One line, or why there is none.
 std::string description_of(const trimul_device& device) {
   const char* text = trimul_device_description(device);
   return text == nullptr ? trimul_last_error() : text;
 }
 
-/// What is wrong with a device's description has been shown in its place.
+/// What is wrong has been shown in the description's place: with the CPU, a variable; with a GPU, its driver.
 void check_devices() {
   for (const trimul_device& device : all_devices())
-    if (trimul_device_description(device) == nullptr) throw Failure(kInvalid, trimul_last_error());
+    if (trimul_device_description(device) == nullptr && *trimul_last_error() != '\0')
+      throw Failure(device.type == TRIMUL_CPU ? kInvalid : kDevice, trimul_last_error());
 }
 
 /// The library's "key: value" lines as an object.
