@@ -27,26 +27,31 @@ class NoWeights final : public core::PackedWeights {
   [[nodiscard]] std::vector<core::ByteRange> ranges() const override { return {}; }
 };
 
+/// A plan that needs nothing and is not to be executed whole.
+template <typename Base>
+class IdleBody : public Base {
+ public:
+  [[nodiscard]] std::size_t workspace_bytes() const override { return 0; }
+  [[nodiscard]] std::string explain() const override { return "tiles: none\n"; }
+  [[nodiscard]] std::string_view weights_layout() const override { return "none"; }
+  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters&, void*) const override {
+    return std::make_unique<NoWeights>();
+  }
+  void execute(const core::ExecuteArgs&) const override { ADD_FAILURE() << "executed"; }
+};
+
 /// An implementation that accepts GPUs, so that hypothetical architectures can be planned for in any build.
 core::Implementation for_gpus() {
-  class Body final : public core::PlanBody {
-   public:
-    [[nodiscard]] std::size_t workspace_bytes() const override { return 0; }
-    [[nodiscard]] std::string explain() const override { return "tiles: none\n"; }
-    [[nodiscard]] std::string_view weights_layout() const override { return "none"; }
-    [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters&, void*) const override {
-      return std::make_unique<NoWeights>();
-    }
-    void execute(const core::ExecuteArgs&) const override { ADD_FAILURE() << "executed"; }
-  };
-  return {.name = "gpu",
-          .describe = [] { return std::string("for this test"); },
-          .can_run = [](const core::Problem&, const core::DeviceInfo& device) -> std::optional<core::Rejection> {
-            if (device.sm >= 90) return std::nullopt;
-            return core::Rejection{"needs sm90, this is " + device.name};
-          },
-          .make_plan = [](const core::Problem&, const core::DeviceInfo&,
-                          const std::vector<core::Knob>&) -> std::unique_ptr<core::PlanBody> { return std::make_unique<Body>(); }};
+  return {
+      .name = "gpu",
+      .describe = [] { return std::string("for this test"); },
+      .can_run = [](const core::Problem&, const core::DeviceInfo& device) -> std::optional<core::Rejection> {
+        if (device.sm >= 90) return std::nullopt;
+        return core::Rejection{"needs sm90, this is " + device.name};
+      },
+      .make_plan = [](const core::Problem&, const core::DeviceInfo&, const std::vector<core::Knob>&) -> std::unique_ptr<core::PlanBody> {
+        return std::make_unique<IdleBody<core::PlanBody>>();
+      }};
 }
 
 core::Plan plan_for(trimul_problem problem, const char* arch) {
@@ -117,15 +122,8 @@ TEST(Plan, StagesAddUpToThePlan) {
 
 /// Three stages that write their number to out.
 core::Implementation in_stages() {
-  class Body final : public core::StagedPlanBody {
+  class Body final : public IdleBody<core::StagedPlanBody> {
    public:
-    [[nodiscard]] std::size_t workspace_bytes() const override { return 0; }
-    [[nodiscard]] std::string explain() const override { return "tiles: none\n"; }
-    [[nodiscard]] std::string_view weights_layout() const override { return "none"; }
-    [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters&, void*) const override {
-      return std::make_unique<NoWeights>();
-    }
-    void execute(const core::ExecuteArgs&) const override { ADD_FAILURE() << "executed"; }
     void execute_stage(core::Stage stage, const core::ExecuteArgs& args) const override {
       *static_cast<float*>(args.out) = 1.0F + static_cast<float>(stage);
     }

@@ -114,15 +114,17 @@ TEST(Problem, ResultDtypeIsThatOfXButForPrecisionBfloat16) {
   EXPECT_EQ(trimul_problem_out_dtype(&problem, &result), TRIMUL_INVALID_ARGUMENT);
 }
 
+/// What validation says of an else valid problem of these sizes.
+std::string sized(std::int64_t b, std::int64_t n, std::int64_t c_z, std::int64_t c) {
+  trimul_problem problem = valid_problem();
+  problem.batch = b;
+  problem.tokens = n;
+  problem.c_z = c_z;
+  problem.c_hidden = c;
+  return validated(problem);
+}
+
 TEST(Problem, RefusesSizesWhoseProductsLeave64Bits) {
-  const auto sized = [](std::int64_t b, std::int64_t n, std::int64_t c_z, std::int64_t c) {
-    trimul_problem problem = valid_problem();
-    problem.batch = b;
-    problem.tokens = n;
-    problem.c_z = c_z;
-    problem.c_hidden = c;
-    return validated(problem);
-  };
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(
       sized(1, std::int64_t{1} << 32, 128, 64),
@@ -139,14 +141,7 @@ TEST(Problem, RefusesSizesWhoseProductsLeave64Bits) {
 
 /// docs/op.md, "Limits": each of three products is below 2^63. Both sides of each.
 TEST(Problem, TheLimitsOfTheContractAreThoseThatAreChecked) {
-  const auto accepts = [](std::int64_t b, std::int64_t n, std::int64_t c_z, std::int64_t c) {
-    trimul_problem problem = valid_problem();
-    problem.batch = b;
-    problem.tokens = n;
-    problem.c_z = c_z;
-    problem.c_hidden = c;
-    return validated(problem) == "OK";
-  };
+  const auto accepts = [](std::int64_t b, std::int64_t n, std::int64_t c_z, std::int64_t c) { return sized(b, n, c_z, c) == "OK"; };
   constexpr std::int64_t kPer128 = std::numeric_limits<std::int64_t>::max() / 128;
   EXPECT_TRUE(accepts(kPer128, 1, 1, 1));
   EXPECT_FALSE(accepts(kPer128 + 1, 1, 1, 1));

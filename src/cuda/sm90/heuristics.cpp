@@ -20,7 +20,7 @@ constexpr ContractionVariant kShared192x192 = ContractionVariant::kShared192x192
 constexpr ContractionVariant kPingPong128x192 = ContractionVariant::kPingPong128x192;
 
 // `trimul bench --sweep` prints such tables from measurements. Behind each row: N, us by the row / by the alternative that is named, all
-// else equal. NVIDIA H200, replayed graphs back to back, outgoing, commit 1409e87; N marked with ' at commit 8969773, whose projections
+// else equal. NVIDIA H200, replayed graphs back to back, outgoing, commit 7ad235c; N marked with ' at commit 8969773, whose projections
 // were slower. Incoming prefers the same (docs/performance.md).
 //
 // k1_parts: 2 halve the weights a block waits for and the chunks of a tile, but repeat its LayerNorm: worth it up to about three tiles for
