@@ -31,18 +31,39 @@ double sigmoid(double logit) {
   return 1.0 / (1.0 + std::exp(-logit));
 }
 
-double dot(const double* left, const double* right, std::int64_t count) {
-  double sum = 0.0;
-  for (std::int64_t k = 0; k < count; ++k) sum += left[k] * right[k];
-  return sum;
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#define TRIMUL_ALSO_FOR_AVX2 __attribute__((target_clones("default", "avx2")))
+#else
+#define TRIMUL_ALSO_FOR_AVX2
+#endif
+
+/// out[r] = sum over k of row[k] * matrix[k][r], + bias[r]. `matrix`: [size of row, size of out].
+TRIMUL_ALSO_FOR_AVX2 void product(std::span<const double> row, const std::vector<double>& matrix, const std::vector<double>& bias,
+                                  std::span<double> out) {
+  std::fill(out.begin(), out.end(), 0.0);
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    const double* weights = &matrix[k * out.size()];
+    for (std::size_t r = 0; r < out.size(); ++r) out[r] += row[k] * weights[r];
+  }
+  for (std::size_t r = 0; r < out.size(); ++r) out[r] += bias[r];
 }
 
-/// sums += left * right, channel by channel: the same operations whatever their width, so the same bits on every machine.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target_clones("default", "avx2")))
-#endif
-void add_products(double* __restrict sums, const double* __restrict left, const double* __restrict right, std::int64_t count) {
-  for (std::int64_t channel = 0; channel < count; ++channel) sums[channel] += left[channel] * right[channel];
+/// sums[channel] += a[k][channel] * b[k][channel] for `terms` values of k, 1 or 4, in their order. `step` is the distance of two values of
+/// k in both operands. One multiplication and one addition a term, whatever the width of the instructions: the same bits on every machine.
+TRIMUL_ALSO_FOR_AVX2 void add_products(double* __restrict sums, const double* __restrict a, const double* __restrict b, std::int64_t step,
+                                       std::int64_t terms, std::int64_t channels) {
+  if (terms == 1) {
+    for (std::int64_t channel = 0; channel < channels; ++channel) sums[channel] += a[channel] * b[channel];
+    return;
+  }
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    double sum = sums[channel];
+    sum += a[channel] * b[channel];
+    sum += a[channel + step] * b[channel + step];
+    sum += a[channel + 2 * step] * b[channel + 2 * step];
+    sum += a[channel + 3 * step] * b[channel + 3 * step];
+    sums[channel] = sum;
+  }
 }
 
 /// How the GPU kernels of this problem round a matrix operand.
@@ -61,6 +82,14 @@ std::vector<double> as_doubles(const core::TensorView& tensor) {
   return values;
 }
 
+/// A [rows, columns] matrix as [columns, rows], the order in which `product` reads it.
+std::vector<double> transposed(const std::vector<double>& matrix, std::int64_t columns) {
+  const auto n = static_cast<std::size_t>(columns);
+  std::vector<double> result(matrix.size());
+  for (std::size_t k = 0; k < matrix.size(); ++k) result[k % n * (matrix.size() / n) + k / n] = matrix[k];
+  return result;
+}
+
 std::vector<double> as_doubles(const std::optional<core::TensorView>& tensor, std::int64_t count, double absent) {
   return tensor ? as_doubles(*tensor) : std::vector<double>(static_cast<std::size_t>(count), absent);
 }
@@ -70,14 +99,14 @@ std::vector<double> as_doubles(const std::optional<core::TensorView>& tensor, st
 ReferenceWeights::ReferenceWeights(const core::Parameters& p, std::int64_t c_z, std::int64_t c)
     : norm_in_weight(as_doubles(p.norm_in_weight, c_z, 1.0)),
       norm_in_bias(as_doubles(p.norm_in_bias, c_z, 0.0)),
-      p_in_weight(as_doubles(p.p_in_weight)),
-      g_in_weight(as_doubles(p.g_in_weight)),
+      p_in_weight(transposed(as_doubles(p.p_in_weight), c_z)),
+      g_in_weight(transposed(as_doubles(p.g_in_weight), c_z)),
       p_in_bias(as_doubles(p.p_in_bias, 2 * c, 0.0)),
       g_in_bias(as_doubles(p.g_in_bias, 2 * c, 0.0)),
       norm_out_weight(as_doubles(p.norm_out_weight, c, 1.0)),
       norm_out_bias(as_doubles(p.norm_out_bias, c, 0.0)),
-      p_out_weight(as_doubles(p.p_out_weight)),
-      g_out_weight(as_doubles(p.g_out_weight)),
+      p_out_weight(transposed(as_doubles(p.p_out_weight), c)),
+      g_out_weight(transposed(as_doubles(p.g_out_weight), c_z)),
       p_out_bias(as_doubles(p.p_out_bias, c_z, 0.0)),
       g_out_bias(as_doubles(p.g_out_bias, c_z, 0.0)) {}
 
@@ -130,41 +159,40 @@ void Reference::normalised_input(const Cell& cell, std::span<double> z) const {
 
 /// a, b: C values each. A zero mask selects zero, whatever x holds there.
 void Reference::project(const Cell& cell, double* a, double* b) const {
-  const std::int64_t c_z = problem_.c_z;
   const std::int64_t c = problem_.c_hidden;
   const double mask = mask_value(cell);
-  std::vector<double> z(static_cast<std::size_t>(c_z));
-  if (mask != 0.0) normalised_input(cell, z);
-  for (std::int64_t row = 0; row < 2 * c; ++row) {
-    double& result = row < c ? a[row] : b[row - c];
-    if (mask == 0.0) {
-      result = 0.0;
-      continue;
-    }
-    const auto r = static_cast<std::size_t>(row);
-    const double gate = dot(z.data(), &weights_.g_in_weight[r * z.size()], c_z) + weights_.g_in_bias[r];
-    const double value = dot(z.data(), &weights_.p_in_weight[r * z.size()], c_z) + weights_.p_in_bias[r];
-    result = round_operand_(sigmoid(gate) * value * mask);
+  if (mask == 0.0) {
+    std::fill(a, a + c, 0.0);
+    std::fill(b, b + c, 0.0);
+    return;
   }
+  std::vector<double> z(static_cast<std::size_t>(problem_.c_z));
+  std::vector<double> gates(static_cast<std::size_t>(2 * c));
+  std::vector<double> values(gates.size());
+  normalised_input(cell, z);
+  product(z, weights_.g_in_weight, weights_.g_in_bias, gates);
+  product(z, weights_.p_in_weight, weights_.p_in_bias, values);
+  for (std::size_t row = 0; row < gates.size(); ++row) values[row] = round_operand_(sigmoid(gates[row]) * values[row] * mask);
+  std::copy(values.begin(), values.begin() + c, a);
+  std::copy(values.begin() + c, values.end(), b);
 }
 
 void Reference::output(const Cell& cell, std::span<const double> y, std::span<double> out) const {
-  const std::int64_t c_z = problem_.c_z;
-  const std::int64_t c = problem_.c_hidden;
   const std::int64_t n = problem_.tokens;
-  std::vector<double> z(static_cast<std::size_t>(c_z));
+  std::vector<double> z(static_cast<std::size_t>(problem_.c_z));
   normalised_input(cell, z);
   std::vector<double> rounded_y(y.begin(), y.end());
   for (double& value : rounded_y) value = round_y_(value);
   std::vector<double> u(y.size());
   layer_norm(rounded_y, weights_.norm_out_weight, weights_.norm_out_bias, static_cast<double>(problem_.eps), u);
   for (double& value : u) value = round_operand_(value);
-  for (std::int64_t row = 0; row < c_z; ++row) {
-    const auto r = static_cast<std::size_t>(row);
-    const double gate = dot(z.data(), &weights_.g_out_weight[r * z.size()], c_z) + weights_.g_out_bias[r];
-    const double value = dot(u.data(), &weights_.p_out_weight[r * u.size()], c) + weights_.p_out_bias[r];
-    const double residual = problem_.residual ? x_value(((cell.b * n + cell.i) * n + cell.j) * c_z + row) : 0.0;
-    out[r] = sigmoid(gate) * value + residual;
+  std::vector<double> gates(out.size());
+  product(z, weights_.g_out_weight, weights_.g_out_bias, gates);
+  product(u, weights_.p_out_weight, weights_.p_out_bias, out);
+  const std::int64_t first = ((cell.b * n + cell.i) * n + cell.j) * problem_.c_z;
+  for (std::size_t row = 0; row < out.size(); ++row) {
+    const double residual = problem_.residual ? x_value(first + static_cast<std::int64_t>(row)) : 0.0;
+    out[row] = sigmoid(gates[row]) * out[row] + residual;
   }
 }
 
@@ -178,27 +206,33 @@ void Reference::all(int num_threads, std::span<double> scratch, const Sink& sink
     core::parallel_for(num_threads, n, [&](std::int64_t i, int) {
       for (std::int64_t j = 0; j < n; ++j) project({sample, i, j}, a + (i * n + j) * c, b + (i * n + j) * c);
     });
-    // Four rows at a time, so that b travels through the caches a quarter as often; each sum still runs over k from 0 to N - 1.
-    constexpr std::int64_t kRows = 4;
+    // Cells in blocks, so that a and b travel through the caches once for many of them; each sum still runs over k from 0 to N - 1.
+    constexpr std::int64_t kRows = 16;
+    constexpr std::int64_t kColumns = 8;
+    const std::int64_t token = outgoing ? n * c : c;  // from one token of the output to the next, in a and b
+    const std::int64_t term = outgoing ? c : n * c;   // from one k to the next
     core::parallel_for(num_threads, core::ceil_div(n, kRows), [&](std::int64_t block, int) {
-      const std::int64_t first = block * kRows;
-      const std::int64_t rows = std::min(kRows, n - first);
-      std::vector<double> y(static_cast<std::size_t>(kRows * c));
+      const std::int64_t first_i = block * kRows;
+      const std::int64_t end_i = std::min(first_i + kRows, n);
+      std::vector<double> sums(static_cast<std::size_t>(kRows * kColumns * c));
       std::vector<double> out(static_cast<std::size_t>(problem_.c_z));
-      for (std::int64_t j = 0; j < n; ++j) {
-        std::fill(y.begin(), y.end(), 0.0);
-        for (std::int64_t k = 0; k < n; ++k) {
-          const double* right = b + (outgoing ? j * n + k : k * n + j) * c;
-          for (std::int64_t row = 0; row < rows; ++row) {
-            const std::int64_t i = first + row;
-            add_products(&y[static_cast<std::size_t>(row * c)], a + (outgoing ? i * n + k : k * n + i) * c, right, c);
+      for (std::int64_t first_j = 0; first_j < n; first_j += kColumns) {
+        const std::int64_t end_j = std::min(first_j + kColumns, n);
+        const auto y = [&](std::int64_t i, std::int64_t j) {
+          return &sums[static_cast<std::size_t>(((i - first_i) * kColumns + j - first_j) * c)];
+        };
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for (std::int64_t k = 0, terms = 0; k < n; k += terms) {
+          terms = n - k < 4 ? 1 : 4;
+          for (std::int64_t j = first_j; j < end_j; ++j)
+            for (std::int64_t i = first_i; i < end_i; ++i)
+              add_products(y(i, j), a + i * token + k * term, b + j * token + k * term, term, terms, c);
+        }
+        for (std::int64_t i = first_i; i < end_i; ++i)
+          for (std::int64_t j = first_j; j < end_j; ++j) {
+            output({sample, i, j}, std::span(y(i, j), static_cast<std::size_t>(c)), out);
+            sink({sample, i, j}, out.data());
           }
-        }
-        for (std::int64_t row = 0; row < rows; ++row) {
-          const Cell cell{sample, first + row, j};
-          output(cell, std::span(y).subspan(static_cast<std::size_t>(row * c), static_cast<std::size_t>(c)), out);
-          sink(cell, out.data());
-        }
       }
     });
   }

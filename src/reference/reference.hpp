@@ -17,13 +17,13 @@ namespace trimul::reference {
 /// (docs/numerics.md): weights, both normalised rows, a and b, and for bf16 also y. The output is never rounded here.
 enum class Rounding { kNone, kKernel };
 
-/// The twelve parameters as fp64, absent ones filled in (ones, zeros).
+/// The twelve parameters as fp64, absent ones filled in (ones, zeros), matrices transposed.
 struct ReferenceWeights {
   std::vector<double> norm_in_weight, norm_in_bias;    // [C_z]
-  std::vector<double> p_in_weight, g_in_weight;        // [2C, C_z]
+  std::vector<double> p_in_weight, g_in_weight;        // [C_z, 2C]
   std::vector<double> p_in_bias, g_in_bias;            // [2C]
   std::vector<double> norm_out_weight, norm_out_bias;  // [C]
-  std::vector<double> p_out_weight;                    // [C_z, C]
+  std::vector<double> p_out_weight;                    // [C, C_z]
   std::vector<double> g_out_weight;                    // [C_z, C_z]
   std::vector<double> p_out_bias, g_out_bias;          // [C_z]
 
