@@ -143,11 +143,13 @@ Spec gpu_spec(Spec spec) {
 }
 
 std::vector<std::string> cpu_implementations() {
-  return implementations_serving(Spec{}, false);
+  static const std::vector<std::string> names = implementations_serving(Spec{}, false);  // asked again by every suite
+  return names;
 }
 
 std::vector<std::string> gpu_implementations() {
-  return implementations_serving(gpu_spec({}), true);
+  static const std::vector<std::string> names = implementations_serving(gpu_spec({}), true);
+  return names;
 }
 
 std::vector<std::string> serving_implementations() {
