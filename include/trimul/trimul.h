@@ -180,7 +180,6 @@ typedef struct trimul_knob_range {
 /* Knobs of the implementation `name`; 0 where it is absent from this build, and for an unknown name or NULL.
  *   "cpu", "reference"  threads    most threads to use
  *   "cuda:sm90"         k1_parts   blocks that share the output channels of a tile of the input projection
- *                       k1_store   tiles of it, of neighbouring warpgroups, that one store takes
  *                       k2_tile    tile of the contraction: 0 64 x 64, 1 128 x 128, 2 192 x 192, 3 128 x 192 with narrow ones of 128
  *                       overlap    kernels that are launched programmatically dependent on the one before them on the stream, added up:
  *                                  1 input projection, 2 contraction, 4 output projection */

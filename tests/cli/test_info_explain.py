@@ -71,7 +71,7 @@ def test_explain_prints_the_knobs_of_an_architecture():
     if result.returncode == 3:
         pytest.skip(result.stderr)  # not in this build
     lines = command.json.loads(result.stdout)["explain"].split("\n")
-    for knob in ("k1_parts", "k1_store", "k2_tile", "overlap"):
+    for knob in ("k1_parts", "k2_tile", "overlap"):
         assert sum(line.startswith(f"{knob}: ") for line in lines) == 1
 
 

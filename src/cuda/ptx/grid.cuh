@@ -36,4 +36,9 @@ __device__ __forceinline__ void named_barrier_sync(std::uint32_t barrier, std::u
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/// bar.arrive on a named barrier: counts as the calling warp's arrival, ordering its memory accesses before, and does not wait.
+__device__ __forceinline__ void named_barrier_arrive(std::uint32_t barrier, std::uint32_t threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 }  // namespace trimul::cuda::ptx

@@ -36,6 +36,13 @@ __device__ __forceinline__ void bulk_load(void* destination, const void* source,
                : "memory");
 }
 
+/// cp.async.bulk.tensor.2d, shared to global, in the calling thread's current bulk group.
+__device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, const void* source, std::int32_t c0, std::int32_t c1) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(shared_address(source)),
+               "r"(c0), "r"(c1)
+               : "memory");
+}
+
 /// cp.async.bulk.tensor.4d, shared to global, in the calling thread's current bulk group.
 __device__ __forceinline__ void tma_store_4d(const CUtensorMap* map, const void* source, std::int32_t c0, std::int32_t c1, std::int32_t c2,
                                              std::int32_t c3) {

@@ -21,42 +21,41 @@ constexpr ContractionVariant kPingPong128x192 = ContractionVariant::kPingPong128
 
 // `trimul bench --sweep` prints such tables from measurements. Behind each row: N, us by the row / by the alternative that is named, all
 // else equal. NVIDIA H200, replayed graphs back to back, outgoing, commit 7ad235c; N marked with ' at commit 8969773, whose projections
-// were slower. Incoming prefers the same (docs/performance.md).
+// were slower; since then the input projection has become faster for either choice. Incoming prefers the same (docs/performance.md).
 //
 // k1_parts: 2 halve the weights a block waits for and the chunks of a tile, but repeat its LayerNorm: worth it up to about three tiles for
-// two multiprocessors, beyond which warpgroups would not idle. k1_store: 1 does not hold a warpgroup until its neighbour has written too;
-// from about five tiles a multiprocessor on both are equal. k2_tile: 128 x 192 mixes in narrow tiles of 128: it fits N that 128 alone would
-// overshoot by 64, and at large N the wider tile saves shared-memory traffic. overlap: 7 all three kernels, 5 all but the contraction. 7 /
-// 5: N = 64 12.3 / 13.4, 128 18.4 / 19.2, 192 32.5 / 33.2, 217 43.8 / 43.5, 256 49.6 / 49.3, 384 121 / 111, 512 218 / 205: launched early
-// its blocks run where there is room, which parts the tiles of a plane (docs/kernels/sm90-triangle-contraction.md). The input projection's
-// shows only behind another kernel, not in a graph of one call.
+// two multiprocessors, beyond which warpgroups would not idle. k2_tile: 128 x 192 mixes in narrow tiles of 128: it fits N that 128
+// alone would overshoot by 64, and at large N the wider tile saves shared-memory traffic. overlap: 7 all three kernels, 5 all but the
+// contraction. 7 / 5: N = 64 12.3 / 13.4, 128 18.4 / 19.2, 192 32.5 / 33.2, 217 43.8 / 43.5, 256 49.6 / 49.3, 384 121 / 111, 512 218 / 205:
+// launched early its blocks run where there is room, which parts the tiles of a plane (docs/kernels/sm90-triangle-contraction.md). The
+// input projection's shows only behind another kernel, not in a graph of one call.
 constexpr HeuristicsRow kOneSample[] = {
-    {1, {2, 1, kSmall64x64, 7}},         // one part: 64 12.3 / 13.6; store 2: 64 12.3 / 13.1; 128 x 128: 64 12.3 / 13.1
-    {65, {2, 1, kPingPong128x128, 7}},   // one part: 96 16.4 / 17.6, 112 17.2 / 18.6; store 2: 96 16.4 / 17.2, 112 17.2 / 18.3
-    {113, {1, 2, kPingPong128x128, 7}},  // two parts: 128 18.4 / 18.8; store 1: 128 18.4 / 19.0; 64 x 64: 128 18.4 / 18.2
-    {129, {1, 1, kShared192x192, 7}},    // store 2: 144 22.2 / 23.7, 192 32.5 / 33.5; 128 x 192: 144 22.2 / 23.4, 192 32.5 / 32.4
-    {193, {1, 2, kPingPong128x128, 5}},  // store 1: 217 43.5 / 43.9, 256 49.3 / 49.6; 128 x 192: 217 43.5 / 43.7, 256 49.3 / 49.6
-    {257, {1, 2, kPingPong128x192, 5}},  // 128 x 128: 272' 70.6 / 72.6, 300' 79.8 / 81.0, 320' 84.2 / 85.0, 336' 100.2 / 100.8
-    {337, {1, 2, kPingPong128x128, 5}},  // 128 x 192: 352' 105.3 / 105.3, 384 111.5 / 111.4
-    {385, {1, 2, kPingPong128x192, 5}},  // 128 x 128: 436' 163.3 / 167.5, 448' 165.7 / 167.3
-    {449, {1, 2, kPingPong128x128, 5}},  // 128 x 192: 512 205 / 212
-    {513, {1, 2, kPingPong128x192, 5}},  // as from 385: N that 128 overshoots by 64
-    {577, {1, 2, kPingPong128x128, 5}},  // 128 x 192: 640' 351.2 / 354.8
-    {641, {1, 2, kPingPong128x192, 5}},  // 128 x 128: 768' 511.8 / 510.8, 900' 820 / 948, 1024 999 / 1005, 2048' 5561 / 5642
+    {1, {2, kSmall64x64, 7}},         // one part: 64 12.3 / 13.6; 128 x 128: 64 12.3 / 13.1
+    {65, {2, kPingPong128x128, 7}},   // one part: 96 16.4 / 17.6, 112 17.2 / 18.6
+    {113, {1, kPingPong128x128, 7}},  // two parts: 128 18.4 / 18.8; 64 x 64: 128 18.4 / 18.2
+    {129, {1, kShared192x192, 7}},    // 128 x 192: 144 22.2 / 23.4, 192 32.5 / 32.4
+    {193, {1, kPingPong128x128, 5}},  // 128 x 192: 217 43.5 / 43.7, 256 49.3 / 49.6
+    {257, {1, kPingPong128x192, 5}},  // 128 x 128: 272' 70.6 / 72.6, 300' 79.8 / 81.0, 320' 84.2 / 85.0, 336' 100.2 / 100.8
+    {337, {1, kPingPong128x128, 5}},  // 128 x 192: 352' 105.3 / 105.3, 384 111.5 / 111.4
+    {385, {1, kPingPong128x192, 5}},  // 128 x 128: 436' 163.3 / 167.5, 448' 165.7 / 167.3
+    {449, {1, kPingPong128x128, 5}},  // 128 x 192: 512 205 / 212
+    {513, {1, kPingPong128x192, 5}},  // as from 385: N that 128 overshoots by 64
+    {577, {1, kPingPong128x128, 5}},  // 128 x 192: 640' 351.2 / 354.8
+    {641, {1, kPingPong128x192, 5}},  // 128 x 128: 768' 511.8 / 510.8, 900' 820 / 948, 1024 999 / 1005, 2048' 5561 / 5642
 };
 constexpr HeuristicsRow kFourSamples[] = {
-    {1, {2, 1, kSmall64x64, 7}},         // one part, store 2: 48 15.9 / 16.6
-    {57, {1, 2, kSmall64x64, 7}},        // two parts: 64 17.8 / 18.1; store 1: 64 17.8 / 18.4; 128 x 128: 64 17.8 / 19.0
-    {65, {1, 2, kPingPong128x128, 7}},   // overlap 5: 96' 36.6 / 37.2, 128 46.7 / 46.5; 128 x 192: 96' 36.6 / 37.5, 128 46.7 / 46.8
-    {129, {1, 2, kShared192x192, 7}},    // 128 x 192: 160' 81.7 / 83.7, 192' 110.2 / 112.4
-    {193, {1, 2, kPingPong128x128, 5}},  // store 1: 256 186.6 / 186.3; 128 x 192: 256 186.6 / 189.4
-    {257, {1, 2, kPingPong128x192, 5}},  // 128 x 128: 300' 282.3 / 284.5, 320' 302.4 / 303.4
-    {337, {1, 2, kPingPong128x128, 5}},  // 128 x 192: 384' 422.8 / 422.8
-    {385, {1, 2, kPingPong128x192, 5}},  // as one sample
-    {449, {1, 2, kPingPong128x128, 5}},  // 128 x 192: 512' 791.7 / 802.5
-    {513, {1, 2, kPingPong128x192, 5}},  // as one sample
-    {577, {1, 2, kPingPong128x128, 5}},  // as one sample
-    {641, {1, 2, kPingPong128x192, 5}},  // as one sample
+    {1, {2, kSmall64x64, 7}},         // one part: 48 15.9 / 16.6
+    {57, {1, kSmall64x64, 7}},        // two parts: 64 17.8 / 18.1; 128 x 128: 64 17.8 / 19.0
+    {65, {1, kPingPong128x128, 7}},   // overlap 5: 96' 36.6 / 37.2, 128 46.7 / 46.5; 128 x 192: 96' 36.6 / 37.5, 128 46.7 / 46.8
+    {129, {1, kShared192x192, 7}},    // 128 x 192: 160' 81.7 / 83.7, 192' 110.2 / 112.4
+    {193, {1, kPingPong128x128, 5}},  // 128 x 192: 256 186.6 / 189.4
+    {257, {1, kPingPong128x192, 5}},  // 128 x 128: 300' 282.3 / 284.5, 320' 302.4 / 303.4
+    {337, {1, kPingPong128x128, 5}},  // 128 x 192: 384' 422.8 / 422.8
+    {385, {1, kPingPong128x192, 5}},  // as one sample
+    {449, {1, kPingPong128x128, 5}},  // 128 x 192: 512' 791.7 / 802.5
+    {513, {1, kPingPong128x192, 5}},  // as one sample
+    {577, {1, kPingPong128x128, 5}},  // as one sample
+    {641, {1, kPingPong128x192, 5}},  // as one sample
 };
 
 }  // namespace

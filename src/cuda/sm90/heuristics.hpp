@@ -17,7 +17,6 @@ enum Overlap : unsigned { kOverlapInputProjection = 1, kOverlapTriangleContracti
 /// What of a plan may be chosen; every choice computes bitwise the same.
 struct Knobs {
   int k1_parts = 1;  // blocks that share the output channels of a tile of the input projection: 1 or 2
-  int k1_store = 2;  // tiles of the input projection, of neighbouring warpgroups, that one store takes: 1 or 2
   ContractionVariant k2_tile = ContractionVariant::kPingPong128x128;
   unsigned overlap = kOverlapAll;  // added up out of Overlap
   friend bool operator==(const Knobs&, const Knobs&) = default;
@@ -50,7 +49,7 @@ ContractionTiling tile_contraction(ContractionVariant variant, std::int64_t toke
 /// Positions and tiles of the two projections.
 PairTiling tile_pairs(std::int64_t batch, std::int64_t tokens);
 
-/// Elements between the planes of two channels: B N n_pad, up to a multiple of two tiles.
+/// Elements between the planes of two channels: B N n_pad, up to a multiple of 256 bytes.
 std::int64_t channel_pitch(std::int64_t batch, std::int64_t tokens);
 
 }  // namespace trimul::cuda::sm90

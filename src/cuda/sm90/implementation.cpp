@@ -63,10 +63,10 @@ class Sm90Plan final : public core::StagedPlanBody {
   }
 
   [[nodiscard]] std::string explain() const override {
-    return core::text("arithmetic: bf16 operands, fp32 sums\nrounding: normalised rows, a and b, y, out\nn_pad: ",
-                      padded_tokens(problem_.tokens), "\nk1_parts: ", knobs_.k1_parts, "\nk1_store: ", knobs_.k1_store,
-                      "\nk2_tile: ", static_cast<int>(knobs_.k2_tile), " (", contraction_variant_name(knobs_.k2_tile),
-                      ")\noverlap: ", knobs_.overlap, "\nalignment: x and out on 16 bytes, else one internal copy\n");
+    return core::text(
+        "arithmetic: bf16 operands, fp32 sums\nrounding: normalised rows, a and b, y, out\nn_pad: ", padded_tokens(problem_.tokens),
+        "\nk1_parts: ", knobs_.k1_parts, "\nk2_tile: ", static_cast<int>(knobs_.k2_tile), " (", contraction_variant_name(knobs_.k2_tile),
+        ")\noverlap: ", knobs_.overlap, "\nalignment: x and out on 16 bytes, else one internal copy\n");
   }
 
   [[nodiscard]] std::string_view weights_layout() const override { return "sm90 bf16 128x128"; }
@@ -148,20 +148,15 @@ void Sm90Plan::project_input(const void* x, std::byte* planes, bool overlaps, co
   params.weights = encode_tensor_map(weights.at(PackedLayout::kInWeight),
                                      {{.size = kPairWidth, .stride_bytes = 0, .box = kSwizzleColumns},
                                       {.size = 4 * kHiddenWidth, .stride_bytes = kPairWidth * kElementBytes, .box = 128}});
-  // position in a tile, channel % 8, tile, channel / 8: a store of 64 channels leaves 128 contiguous bytes a tile in each plane
-  const auto pitch_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes;
-  params.planes = encode_tensor_map(planes, {{.size = kTilePositions, .stride_bytes = 0, .box = kTilePositions},
-                                             {.size = 8, .stride_bytes = pitch_bytes, .box = 8},
-                                             {.size = static_cast<std::uint64_t>(pitch_) / kTilePositions,
-                                              .stride_bytes = kTilePositions * kElementBytes,
-                                              .box = static_cast<std::uint32_t>(knobs_.k1_store)},
-                                             {.size = 2 * kHiddenWidth / 8, .stride_bytes = 8 * pitch_bytes, .box = 8}});
+  params.planes = encode_tensor_map(
+      planes, {{.size = static_cast<std::uint64_t>(pitch_), .stride_bytes = 0, .box = kTilePositions},
+               {.size = 2 * kHiddenWidth, .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = 64}});
   params.norm = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormIn));
   params.bias = problem_.has_in_bias ? reinterpret_cast<const float*>(weights.at(PackedLayout::kInBias)) : nullptr;
   params.statistics = statistics(args);
   if (args.mask) params.mask = pack_mask(*args.mask, problem_, params.tiling.copy == TileCopy::kFlat);
   params.eps = problem_.eps;
-  launch_input_projection(params, knobs_.k1_parts, knobs_.k1_store, overlaps, device_.num_sms, args.stream);
+  launch_input_projection(params, knobs_.k1_parts, overlaps, device_.num_sms, args.stream);
 }
 
 void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps, void* stream) const {
@@ -240,21 +235,19 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
   return std::nullopt;
 }
 
-constexpr core::KnobRange kKnobRanges[] = {
-    {"k1_parts", 1, 2}, {"k1_store", 1, 2}, {"k2_tile", 0, kNumContractionVariants - 1}, {"overlap", 0, kOverlapAll}};
+constexpr core::KnobRange kKnobRanges[] = {{"k1_parts", 1, 2}, {"k2_tile", 0, kNumContractionVariants - 1}, {"overlap", 0, kOverlapAll}};
 
 std::vector<std::int64_t> recommend_values(const core::Problem& problem, const core::DeviceInfo&) {
   const Knobs knobs = recommend(problem.tokens, problem.c_hidden, problem.batch, problem.direction);
-  return {knobs.k1_parts, knobs.k1_store, static_cast<std::int64_t>(knobs.k2_tile), knobs.overlap};
+  return {knobs.k1_parts, static_cast<std::int64_t>(knobs.k2_tile), knobs.overlap};
 }
 
 std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const core::DeviceInfo& device,
                                           const std::vector<core::Knob>& knobs) {
   return std::make_unique<Sm90Plan>(problem, device,
                                     Knobs{.k1_parts = static_cast<int>(knobs[0].value),
-                                          .k1_store = static_cast<int>(knobs[1].value),
-                                          .k2_tile = static_cast<ContractionVariant>(knobs[2].value),
-                                          .overlap = static_cast<unsigned>(knobs[3].value)});
+                                          .k2_tile = static_cast<ContractionVariant>(knobs[1].value),
+                                          .overlap = static_cast<unsigned>(knobs[2].value)});
 }
 
 }  // namespace

@@ -14,17 +14,15 @@ namespace trimul::cuda::sm90 {
 
 struct InputProjectionConfig {
   int warpgroups = 4;  // autonomous; each owns a tile of 64 positions at a time
-  int store_warpgroups =
-      2;          // neighbours that share a store, which then leaves 256 contiguous bytes in every plane; 1 does not wait for the other
-  int parts = 1;  // blocks that share a tile's output channels; more than one where there are too few tiles for all blocks
+  int parts = 1;       // blocks that share a tile's output channels; more than one where there are too few tiles for all blocks
   bool has_bias = false;
   constexpr int threads() const { return kWarpgroupThreads * warpgroups; }
 };
 
 // Kernels take the type and not the value: nvcc 13.0 cannot write the host stub of a kernel whose template argument is a class value.
-template <int kParts, int kStoreWarpgroups, bool kHasBias>
+template <int kParts, bool kHasBias>
 struct InputProjectionVariant {
-  static constexpr InputProjectionConfig kCfg{.store_warpgroups = kStoreWarpgroups, .parts = kParts, .has_bias = kHasBias};
+  static constexpr InputProjectionConfig kCfg{.parts = kParts, .has_bias = kHasBias};
 };
 
 struct InputProjectionParams {
@@ -35,14 +33,12 @@ struct InputProjectionParams {
   const float* bias;    // [4C], interleaved and halved as the weights; null without biases
   float2* statistics;   // [positions]: scale and shift that normalise a row of x, for the output projection
   MaskParams mask;
-  PairTiling tiling;  // num_tiles is even
+  PairTiling tiling;
   float eps;
 };
 
-/// Launches on `stream`. `parts`, `store_warpgroups`: 1 or 2; params.planes has boxes of store_warpgroups tiles. `overlaps`:
-/// programmatically dependent on the kernel before it. Throws DEVICE_ERROR.
-void launch_input_projection(const InputProjectionParams& params, int parts, int store_warpgroups, bool overlaps, int num_sms,
-                             void* stream);
+/// Launches on `stream`. `parts`: 1 or 2. `overlaps`: programmatically dependent on the kernel before it. Throws DEVICE_ERROR.
+void launch_input_projection(const InputProjectionParams& params, int parts, bool overlaps, int num_sms, void* stream);
 
 /// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
 void prepare_input_projection();

@@ -24,7 +24,6 @@ template <typename Config>
 struct InputProjection {
   static constexpr InputProjectionConfig kCfg = Config::kCfg;
   static constexpr int kWarpgroups = kCfg.warpgroups;
-  static constexpr int kStoreGroups = kWarpgroups / kCfg.store_warpgroups;
   static constexpr int kOutputs = 4 * kHiddenWidth;                             // rows of the weights: values and gates of a and b
   static constexpr int kChunk = 128;                                            // rows of the weights per product
   static constexpr int kChunks = kOutputs / kChunk / kCfg.parts;                // of this block
@@ -32,29 +31,24 @@ struct InputProjection {
   static constexpr int kSteps = kPairWidth / 16;                                // k steps of a product
   static constexpr int kHalfWeightBytes = kChunks * kChunk * kSwizzleRowBytes;  // 64 of the 128 columns
   static constexpr int kTileBytes = kTilePositions * kPairWidth * 2;
-  static constexpr int kStagingBytes = kChunkChannels * kTilePositions * 2 * kCfg.store_warpgroups;
-  static_assert(kWarpgroups % kCfg.store_warpgroups == 0);
-  static_assert(kChunks % 2 == 0, "staging_free's parity is the chunk's");
+  static constexpr int kStagingBytes = kChunkChannels * kTilePositions * 2;
 
   struct SharedStorage {
-    alignas(1024) std::uint8_t weights[2 * kHalfWeightBytes];         // [2 halves of k][rows][128 bytes], swizzled
-    alignas(1024) std::uint8_t x[kWarpgroups][kTileBytes];            // [2 halves of k][64 rows][128 bytes], swizzled
-    alignas(1024) std::uint8_t staging[kStoreGroups][kStagingBytes];  // [8 octets of channels][tiles][8 channels][128 bytes], swizzled
+    alignas(1024) std::uint8_t weights[2 * kHalfWeightBytes];        // [2 halves of k][rows][128 bytes], swizzled
+    alignas(1024) std::uint8_t x[kWarpgroups][kTileBytes];           // [2 halves of k][64 rows][128 bytes], swizzled
+    alignas(1024) std::uint8_t staging[kWarpgroups][kStagingBytes];  // [64 channels][128 bytes], swizzled
     // LayerNorm's vectors, or the biases where there are any: both do not fit, and the vectors are read less often (from L1 then).
     alignas(16) float2 vectors[kCfg.has_bias ? kChunks * kChunk / 2 : kPairWidth];
-    std::uint64_t x_full[kWarpgroups];         // 1 arrival: expect_tx by the thread that issues the load
-    std::uint64_t x_read[kWarpgroups];         // 4 arrivals: a warp has the tile in registers
-    std::uint64_t staging_full[kStoreGroups];  // 4 * store_warpgroups arrivals: a warp has written its part
-    std::uint64_t staging_free[kStoreGroups];  // 1 arrival: the issuer's store has been read out
-    std::uint64_t weights_full[kChunks];       // 1 arrival, once
-    std::uint64_t vectors_full;                // 1 arrival, once
+    std::uint64_t x_full[kWarpgroups];    // 1 arrival: expect_tx by the thread that issues the load
+    std::uint64_t weights_full[kChunks];  // 1 arrival, once
+    std::uint64_t vectors_full;           // 1 arrival, once
   };
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes, "the block does not fit: fewer warpgroups");
 
   /// What a warp knows about itself.
   struct Place {
-    int lane, warp, warpgroup, store_group, tile_in_group;  // warp: 0..3 in its warpgroup
-    std::uint32_t staging_row;                              // this lane's row of the warp's stmatrix
+    int lane, warp, warpgroup;  // warp: 0..3 in its warpgroup
+    std::uint32_t staging_row;  // this lane's row of the warp's stmatrix
   };
 
   static __device__ __forceinline__ Place locate(SharedStorage& smem) {
@@ -63,14 +57,29 @@ struct InputProjection {
     const int warp_in_block = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x / 32), 0);  // uniform for ptxas
     p.warpgroup = warp_in_block / 4;
     p.warp = warp_in_block % 4;
-    p.store_group = p.warpgroup / kCfg.store_warpgroups;
-    p.tile_in_group = p.warpgroup % kCfg.store_warpgroups;
     const int matrix = p.lane / 8;
     const int row = p.lane % 8;
-    p.staging_row = ptx::shared_address(smem.staging[p.store_group]) +
-                    static_cast<std::uint32_t>(((matrix / 2) * kCfg.store_warpgroups + p.tile_in_group) * 1024 + row * kSwizzleRowBytes +
-                                               (((2 * p.warp + (matrix & 1)) ^ row) << 4));
+    p.staging_row = ptx::shared_address(smem.staging[p.warpgroup]) +
+                    static_cast<std::uint32_t>((8 * (matrix / 2) + row) * kSwizzleRowBytes + (((2 * p.warp + (matrix & 1)) ^ row) << 4));
     return p;
+  }
+
+  /// Where the warps of a warpgroup meet. Warp 0 issues its copies; of the two sides only the one named here waits.
+  enum class Meeting : unsigned {
+    kTileRead,     // warp 0 waits: the tile is in all warps' registers, its stage may be refilled
+    kStagingFull,  // warp 0 waits: all warps have written their part of a chunk
+    kStagingFree,  // warps 1 to 3 wait: the store before has left the staging buffer
+    kCount
+  };
+  static_assert(kWarpgroups * static_cast<unsigned>(Meeting::kCount) < 16, "named barriers; 0 is the block's");
+
+  static __device__ __forceinline__ void meet(const Place& at, Meeting meeting) {
+    const unsigned barrier =
+        1 + static_cast<unsigned>(at.warpgroup) * static_cast<unsigned>(Meeting::kCount) + static_cast<unsigned>(meeting);
+    if ((at.warp == 0) == (meeting != Meeting::kStagingFree))
+      ptx::named_barrier_sync(barrier, kWarpgroupThreads);
+    else
+      ptx::named_barrier_arrive(barrier, kWarpgroupThreads);
   }
 
   /// The part of the output channels that is this block's, and its place among the blocks of that part.
@@ -78,10 +87,8 @@ struct InputProjection {
   static __device__ __forceinline__ unsigned block() { return blockIdx.x / kCfg.parts; }
   static __device__ __forceinline__ unsigned blocks() { return gridDim.x / kCfg.parts; }
 
-  /// First tile of a warpgroup: groups of neighbouring tiles, strided over the blocks.
   static __device__ __forceinline__ std::uint32_t first_tile(int warpgroup) {
-    const auto group = static_cast<unsigned>(warpgroup / kCfg.store_warpgroups);
-    return (block() + group * blocks()) * kCfg.store_warpgroups + static_cast<unsigned>(warpgroup % kCfg.store_warpgroups);
+    return block() + static_cast<unsigned>(warpgroup) * blocks();
   }
 
   /// By one thread: starts the load of a tile into a warpgroup's stage. Signals x_full.
@@ -91,15 +98,8 @@ struct InputProjection {
   }
 
   static __device__ __forceinline__ void init_barriers(SharedStorage& smem) {
-    for (int i = 0; i < kWarpgroups; ++i) {
-      ptx::mbarrier_init(&smem.x_full[i], 1);
-      ptx::mbarrier_init(&smem.x_read[i], 4);
-    }
+    for (int i = 0; i < kWarpgroups; ++i) ptx::mbarrier_init(&smem.x_full[i], 1);
     for (int i = 0; i < kChunks; ++i) ptx::mbarrier_init(&smem.weights_full[i], 1);
-    for (int i = 0; i < kStoreGroups; ++i) {
-      ptx::mbarrier_init(&smem.staging_full[i], 4 * kCfg.store_warpgroups);
-      ptx::mbarrier_init(&smem.staging_free[i], 1);
-    }
     ptx::mbarrier_init(&smem.vectors_full, 1);
     ptx::fence_mbarrier_init();
   }
@@ -202,31 +202,28 @@ struct InputProjection {
         packed[2 * u] = !kCfg.has_bias || mask.keeps_first ? pack_bf16(gated[0], gated[1]) : 0U;
         packed[2 * u + 1] = !kCfg.has_bias || mask.keeps_second ? pack_bf16(gated[2], gated[3]) : 0U;
       }
-      ptx::stmatrix_x4_trans(at.staging_row + static_cast<unsigned>(octet * 1024 * kCfg.store_warpgroups), packed);
+      ptx::stmatrix_x4_trans(at.staging_row + static_cast<unsigned>(8 * octet * kSwizzleRowBytes), packed);
     }
   }
 
-  /// Frees the staging buffer once the store that this thread issued has left it.
-  static __device__ __forceinline__ void hand_back_staging(SharedStorage& smem, const Place& at, bool& store_pending) {
-    if (store_pending) {
-      ptx::bulk_wait_group_read<0>();
-      ptx::mbarrier_arrive(&smem.staging_free[at.store_group]);
-      store_pending = false;
+  /// Before a warp writes to the staging buffer: waits until the chunk before has been read out of it.
+  static __device__ __forceinline__ void claim_staging(const Place& at) {
+    if (at.warp == 0) {
+      if (at.lane == 0) ptx::bulk_wait_group_read<0>();
+      __syncwarp();
     }
-    __syncwarp();
+    meet(at, Meeting::kStagingFree);
   }
 
-  /// After a warp has written its part of a chunk: the last of the group's warps to get here stores the whole.
+  /// After a warp has written its part of a chunk: once all have, warp 0 stores the whole.
   static __device__ __forceinline__ void store_chunk(const InputProjectionParams& p, SharedStorage& smem, const Place& at,
-                                                     std::uint32_t tile, int chunk, bool& store_pending) {
+                                                     std::uint32_t tile, int chunk) {
     ptx::fence_proxy_async_shared();
-    __syncwarp();
-    if (at.lane == 0 && ptx::mbarrier_arrive_is_last(&smem.staging_full[at.store_group])) {
-      ptx::mbarrier_wait(&smem.staging_full[at.store_group], chunk & 1);  // complete: acquires the other warps' writes
-      ptx::tma_store_4d(&p.planes, smem.staging[at.store_group], 0, 0, static_cast<int>(tile) - at.tile_in_group,
-                        (first_chunk() + chunk) * (kChunkChannels / 8));
+    meet(at, Meeting::kStagingFull);
+    if (at.warp == 0 && at.lane == 0) {
+      ptx::tma_store_2d(&p.planes, smem.staging[at.warpgroup], static_cast<int>(tile * kTilePositions),
+                        (first_chunk() + chunk) * kChunkChannels);
       ptx::bulk_commit_group();
-      store_pending = true;
     }
     __syncwarp();
   }
@@ -240,23 +237,23 @@ struct InputProjection {
     rows[8] = make_float2(norm.affine.scale.second * norm.factor.second, norm.affine.shift.second);
   }
 
-  /// Reads this warp's 16 rows of the stage, normalises them, and lets the last of the four warps refill the stage with `next`.
+  /// Reads this warp's 16 rows of the stage and normalises them; warp 0 refills the stage with `next` on the way.
   static __device__ __forceinline__ void take_tile(const InputProjectionParams& p, SharedStorage& smem, const Place& at,
                                                    std::uint32_t parity, std::uint32_t tile, std::uint32_t next,
-                                                   std::uint32_t (&z)[4 * kSteps], bool& store_pending) {
+                                                   std::uint32_t (&z)[4 * kSteps]) {
     ptx::mbarrier_wait(&smem.x_full[at.warpgroup], parity);
     load_row_fragments(fragment_lane_address(smem.x[at.warpgroup], at.warp, at.lane), z);
     const RowPair mean = fragment_means(z);
     // The release below depends on every loaded register through the means (prototypes that released earlier read refilled rows).
     ptx::complete_before_barrier(mean.first, mean.second);
-    __syncwarp();
-    if (at.lane == 0 && ptx::mbarrier_arrive_is_last(&smem.x_read[at.warpgroup]) && next < p.tiling.num_tiles) {
-      ptx::mbarrier_wait(&smem.x_read[at.warpgroup], parity);
-      load_tile(p, smem, at.warpgroup, next);
-    }
-    hand_back_staging(smem, at, store_pending);
+    if (at.warp != 0) meet(at, Meeting::kTileRead);
     const RowNorm norm = fragment_norm(z, UnpackByShift{}, mean, p.eps);
     store_statistics(p, at, tile, norm);
+    if (at.warp == 0) {  // by now the others have read too
+      meet(at, Meeting::kTileRead);
+      if (at.lane == 0 && next < p.tiling.num_tiles) load_tile(p, smem, at.warpgroup, next);
+      __syncwarp();
+    }
     fragment_normalise(z, UnpackByShift{}, norm.affine, kCfg.has_bias ? p.norm : smem.vectors, at.lane);
   }
 
@@ -275,28 +272,30 @@ struct InputProjection {
     std::uint32_t mask_bits = lane_mask(tile);
     std::uint32_t parity = 0;
     bool is_first = true;
-    bool store_pending = false;
     ptx::mbarrier_wait(&smem.vectors_full, 0);
     while (true) {
       const std::uint32_t next = tile + step;
       std::uint32_t z[4 * kSteps];
-      take_tile(p, smem, at, parity, tile, next, z, store_pending);
+      take_tile(p, smem, at, parity, tile, next, z);
       const RowMasks mask = spread_mask(mask_factor(p.mask.dtype, mask_bits), at.lane, static_cast<int>(parity));
       if constexpr (!kCfg.has_bias) drop_masked_rows(mask, z);
       if (parity == 1) mask_bits = lane_mask(next);
       parity ^= 1;
+      float acc[kChunk / 2];
+      if (is_first) ptx::mbarrier_wait(&smem.weights_full[0], 0);
+      project_chunk(smem, at.lane, z, 0, acc);
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
-        float acc[kChunk / 2];
-        if (is_first) ptx::mbarrier_wait(&smem.weights_full[chunk], 0);
-        project_chunk(smem, at.lane, z, chunk, acc);
-        if (chunk > 0) hand_back_staging(smem, at, store_pending);
         ptx::wgmma_wait_group<0>();
         ptx::warpgroup_fence_operand(acc);
         if (!mask.are_selections) scale_values(mask, acc);
-        ptx::mbarrier_wait(&smem.staging_free[at.store_group], (chunk & 1) ^ 1);  // the chunk before has been read out
+        claim_staging(at);
         gate_chunk(at, acc, mask);
-        store_chunk(p, smem, at, tile, chunk, store_pending);
+        if (chunk + 1 < kChunks) {  // the next products, so that the fence and the store run beside them
+          if (is_first) ptx::mbarrier_wait(&smem.weights_full[chunk + 1], 0);
+          project_chunk(smem, at.lane, z, chunk + 1, acc);
+        }
+        store_chunk(p, smem, at, tile, chunk);
       }
       is_first = false;
       if (next >= p.tiling.num_tiles) break;
