@@ -270,6 +270,7 @@ struct InputProjection {
       return load_tile_mask(p.mask, p.tiling, of_tile + (at.lane < 16 ? 0 : step), static_cast<unsigned>(16 * at.warp + at.lane % 16));
     };
     std::uint32_t mask_bits = lane_mask(tile);
+    float mask_of_lane = 0.0F;
     std::uint32_t parity = 0;
     bool is_first = true;
     ptx::mbarrier_wait(&smem.vectors_full, 0);
@@ -277,7 +278,8 @@ struct InputProjection {
       const std::uint32_t next = tile + step;
       std::uint32_t z[4 * kSteps];
       take_tile(p, smem, at, parity, tile, next, z);
-      const RowMasks mask = spread_mask(mask_factor(p.mask.dtype, mask_bits), at.lane, static_cast<int>(parity));
+      if (parity == 0) mask_of_lane = mask_factor(p.mask.dtype, mask_bits);
+      const RowMasks mask = spread_mask(mask_of_lane, at.lane, static_cast<int>(parity));
       if constexpr (!kCfg.has_bias) drop_masked_rows(mask, z);
       if (parity == 1) mask_bits = lane_mask(next);
       parity ^= 1;
@@ -311,6 +313,11 @@ __global__ void __launch_bounds__(Config::kCfg.threads(), 1) input_projection_ke
   extern __shared__ __align__(1024) std::uint8_t raw[];
   auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw);
   if (threadIdx.x == 0) Kernel::init_barriers(smem);
+  if (threadIdx.x == kWarpgroupThreads) {  // another warp than the one that has the barriers and the first loads to see to
+    ptx::prefetch_tensormap(&p.x);
+    ptx::prefetch_tensormap(&p.weights);
+    ptx::prefetch_tensormap(&p.planes);
+  }
   __syncthreads();
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
