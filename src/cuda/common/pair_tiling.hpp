@@ -15,10 +15,12 @@ namespace trimul::cuda {
 inline constexpr int kTilePositions = 64;
 inline constexpr int kUnitPositions = 8;
 
-/// Padded row length: rows that start on 128-byte lines above N = 256 (elsewhere they cost the contraction 7 to 20 %), 8 below, where
-/// padding would cost more than it brings.
+/// Padded row length. Rows start on 128-byte lines above N = 256 (elsewhere they cost the contraction 7 to 20 %). Below, a multiple of 8
+/// needs no padding; where there must be some, it is up to 64 as well, so that a tile stays in one row: one copy instead of 16, whole
+/// lines. Up to 64 the few positions are what counts.
 constexpr std::int64_t padded_tokens(std::int64_t tokens) {
-  const std::int64_t unit = tokens > 256 ? 64 : 8;
+  const bool fills_lines = tokens > 256 || (tokens > 64 && tokens % 8 != 0);
+  const std::int64_t unit = fills_lines ? 64 : 8;
   return (tokens + unit - 1) / unit * unit;
 }
 
