@@ -181,6 +181,14 @@ TEST(Sm90Heuristics, RowsThatNeedPaddingFillLinesFrom65On) {
   for (const auto& [n, padded] : kPadded) EXPECT_EQ(padded_tokens(n), padded) << n;
 }
 
+TEST(Sm90Heuristics, PlanesAreEvictedFirstWhereTheyFillTheL2AndFit) {
+  const auto evicts = [](std::int64_t batch, std::int64_t n) { return plane_policy(batch, n) == L2Policy::kEvictFirst; };
+  for (const std::int64_t n : {144, 160, 192, 217, 256}) EXPECT_TRUE(evicts(1, n)) << n;
+  for (const std::int64_t n : {1, 64, 128, 200, 288, 384, 512, 1024}) EXPECT_FALSE(evicts(1, n)) << n;
+  EXPECT_TRUE(evicts(4, 128) && evicts(8, 64));
+  EXPECT_FALSE(evicts(8, 128) || evicts(3, 256) || evicts(4, 64));
+}
+
 TEST(Sm90Heuristics, PositionsOfTilesAreThePairsEachOnce) {
   for (const auto& [batch, n] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {1, 1}, {3, 1}, {1, 5}, {2, 8}, {3, 17}, {1, 63}, {2, 64}, {1, 65}, {1, 100}, {1, 256}, {2, 257}, {1, 320}, {1, 385}}) {

@@ -7,9 +7,30 @@
 
 #include <cstdint>
 
+#include "cuda/common/l2_policy.hpp"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace trimul::cuda::ptx {
+
+/// cp.async.bulk.tensor.2d with an L2 policy, global to shared.
+__device__ __forceinline__ void tma_load_2d(void* destination, const CUtensorMap* map, std::uint64_t* barrier, std::int32_t c0,
+                                            std::int32_t c1, L2Policy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(
+          shared_address(destination)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "l"(static_cast<std::uint64_t>(policy))
+      : "memory");
+}
+
+/// cp.async.bulk.tensor.4d with an L2 policy, global to shared.
+__device__ __forceinline__ void tma_load_4d(void* destination, const CUtensorMap* map, std::uint64_t* barrier, std::int32_t c0,
+                                            std::int32_t c1, std::int32_t c2, std::int32_t c3, L2Policy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], "
+      "%7;" ::"r"(shared_address(destination)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(static_cast<std::uint64_t>(policy))
+      : "memory");
+}
 
 /// cp.async.bulk.tensor.2d, global to shared; completes `box` bytes on `barrier`.
 __device__ __forceinline__ void tma_load_2d(void* destination, const CUtensorMap* map, std::uint64_t* barrier, std::int32_t c0,

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/problem.hpp"
+#include "cuda/common/l2_policy.hpp"
 #include "cuda/common/pair_tiling.hpp"
 #include "cuda/sm90/triangle_contraction/variants.hpp"
 
@@ -51,5 +52,8 @@ PairTiling tile_pairs(std::int64_t batch, std::int64_t tokens);
 
 /// Elements between the planes of two channels: B N n_pad, up to a multiple of 256 bytes.
 std::int64_t channel_pitch(std::int64_t batch, std::int64_t tokens);
+
+/// For the contraction's loads of a and b and the output projection's of y, which are their last.
+L2Policy plane_policy(std::int64_t batch, std::int64_t tokens);
 
 }  // namespace trimul::cuda::sm90

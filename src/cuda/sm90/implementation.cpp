@@ -186,6 +186,7 @@ void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps,
   params.wide_tiles_n = tiling.wide_tiles_n;
   params.total_tiles = static_cast<std::int32_t>(tiling.total_tiles);
   params.rotation = tiling.rotation;
+  params.load_policy = plane_policy(problem_.batch, problem_.tokens);
   params.overlaps_projection = overlaps;
   params.skips_empty_rows = tiling.skips_empty_rows;
   launch_triangle_contraction(knobs_.k2_tile, incoming, params, device_.num_sms, stream);
@@ -207,6 +208,7 @@ void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, bool
   params.p_weight = encode_weight(PackedLayout::kPOutWeight, kHiddenWidth);
   params.g_weight = encode_weight(PackedLayout::kGOutWeight, kPairWidth);
   params.statistics = statistics(args);
+  params.y_policy = plane_policy(problem_.batch, problem_.tokens);
   params.norm_in = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormIn));
   params.norm_out = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormOut));
   params.bias = reinterpret_cast<const float*>(weights.at(PackedLayout::kOutBias));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cuda/common/l2_policy.hpp"
 #include "cuda/common/pair_tiling.hpp"
 #include "cuda/sm90/limits.hpp"
 
@@ -36,6 +37,7 @@ struct OutputProjectionParams {
   const float2* norm_out;    // [C]: weight, bias
   const float* bias;         // [2, C_z]: p_out_bias, g_out_bias, halved; zeros without biases
   PairTiling tiling;
+  L2Policy y_policy;  // plane_policy
   float eps;
   std::uint32_t unpack_shift = 16;  // constants that ptxas must not know: fragment_norm.cuh, UnpackByArgument
   std::uint32_t unpack_mask = 0xffff0000U;

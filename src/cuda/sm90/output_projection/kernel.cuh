@@ -69,7 +69,7 @@ struct OutputProjection {
 
   static __device__ __forceinline__ void load_y(const OutputProjectionParams& p, SharedStorage& smem, int warpgroup, std::uint32_t tile) {
     ptx::mbarrier_arrive_expect_tx(&smem.y_full[warpgroup], kTileBytes);
-    ptx::tma_load_2d(smem.y[warpgroup], &p.y, &smem.y_full[warpgroup], static_cast<int>(tile * kTilePositions), 0);
+    ptx::tma_load_2d(smem.y[warpgroup], &p.y, &smem.y_full[warpgroup], static_cast<int>(tile * kTilePositions), 0, p.y_policy);
   }
 
   static __device__ __forceinline__ void init_barriers(SharedStorage& smem) {

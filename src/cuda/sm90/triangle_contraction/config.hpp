@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/common/fast_division.hpp"
+#include "cuda/common/l2_policy.hpp"
 #include "cuda/sm90/limits.hpp"
 #include "cuda/sm90/triangle_contraction/variants.hpp"
 
@@ -17,6 +18,7 @@ struct TriangleContractionParams {
   CUtensorMap y;              // [C, B, N, n_pad], boxes of 64 x 64
   FastDivisor batch;          // planes are numbered c B + b
   std::int32_t tokens;        // N
+  L2Policy load_policy;       // of a and b: plane_policy
   std::int32_t k_stages;      // stages of 64 along k
   std::int32_t last_k_steps;  // 1..4 steps of 16 in the last of them: what lies past N is not multiplied
   std::int32_t tiles_m;       // tiles down a plane

@@ -109,20 +109,20 @@ struct TriangleContraction {
       ptx::mbarrier_arrive_expect_tx(full, static_cast<unsigned>((blocks_a + blocks_b) * kBlockBytes));
 #pragma unroll
       for (int q = 0; q < kTileM / 64; ++q)
-        if (q < blocks_a) ptx::tma_load_4d(a + q * kBlockBytes, &p.a, full, at.first_i + q * 64, k, at.sample, at.channel);
+        if (q < blocks_a) ptx::tma_load_4d(a + q * kBlockBytes, &p.a, full, at.first_i + q * 64, k, at.sample, at.channel, p.load_policy);
 #pragma unroll
       for (int q = 0; q < kTileN / 64; ++q)
-        if (q < blocks_b) ptx::tma_load_4d(b + q * kBlockBytes, &p.b, full, at.first_j + q * 64, k, at.sample, at.channel);
+        if (q < blocks_b) ptx::tma_load_4d(b + q * kBlockBytes, &p.b, full, at.first_j + q * 64, k, at.sample, at.channel, p.load_policy);
     } else if constexpr (kNarrowN != 0) {
       ptx::mbarrier_arrive_expect_tx(full, static_cast<unsigned>(kCfg.a_bytes() + blocks_b * kBlockBytes));
-      ptx::tma_load_4d(a, &p.a, full, k, at.first_i, at.sample, at.channel);
+      ptx::tma_load_4d(a, &p.a, full, k, at.first_i, at.sample, at.channel, p.load_policy);
 #pragma unroll
       for (int q = 0; q < kTileN / 64; ++q)
-        if (q < blocks_b) ptx::tma_load_4d(b + q * kBlockBytes, &p.b, full, k, at.first_j + q * 64, at.sample, at.channel);
+        if (q < blocks_b) ptx::tma_load_4d(b + q * kBlockBytes, &p.b, full, k, at.first_j + q * 64, at.sample, at.channel, p.load_policy);
     } else {
       ptx::mbarrier_arrive_expect_tx(full, kCfg.a_bytes() + kCfg.b_bytes());
-      ptx::tma_load_4d(a, &p.a, full, k, at.first_i, at.sample, at.channel);
-      ptx::tma_load_4d(b, &p.b, full, k, at.first_j, at.sample, at.channel);
+      ptx::tma_load_4d(a, &p.a, full, k, at.first_i, at.sample, at.channel, p.load_policy);
+      ptx::tma_load_4d(b, &p.b, full, k, at.first_j, at.sample, at.channel, p.load_policy);
     }
   }
 
