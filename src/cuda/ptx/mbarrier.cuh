@@ -39,16 +39,6 @@ __device__ __forceinline__ void complete_before_barrier(float a, float b) {
   asm volatile("" ::"f"(a), "f"(b) : "memory");
 }
 
-/// mbarrier.arrive with mbarrier.pending_count: true for the caller whose arrival completes the phase (one was pending before it).
-__device__ __forceinline__ bool mbarrier_arrive_is_last(std::uint64_t* barrier) {
-  std::uint32_t pending;
-  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%1];\nmbarrier.pending_count.b64 %0, state;\n}"
-               : "=r"(pending)
-               : "r"(shared_address(barrier))
-               : "memory");
-  return pending == 1;
-}
-
 /// mbarrier.try_wait.parity: waits until the phase of `parity` has completed; acquire semantics.
 __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
   asm volatile(

@@ -42,9 +42,7 @@ struct OutputProjection {
     alignas(16) float2 norm_out[kHiddenWidth];
     alignas(16) float bias[2][kPairWidth];  // projection, gate; all three come with g_weight
     std::uint64_t x_full[kWarpgroups][2];   // 1 arrival: expect_tx by the thread that issues the load
-    std::uint64_t x_free[kWarpgroups][2];   // 4 arrivals: a warp's result has been read out of its rows
     std::uint64_t y_full[kWarpgroups];      // 1 arrival: expect_tx
-    std::uint64_t y_read[kWarpgroups];      // 4 arrivals: a warp has the tile in registers
     std::uint64_t gate_full;                // 1 arrival, once: g_weight and the vectors
     std::uint64_t projection_full;          // 1 arrival, once: p_weight
   };
@@ -53,6 +51,23 @@ struct OutputProjection {
   struct Place {
     int lane, warp, warpgroup;  // warp: 0..3 in its warpgroup
   };
+
+  /// Where warps 1 to 3 of a warpgroup tell warp 0, which waits, that it may refill a stage.
+  enum class Meeting : unsigned {
+    kResultOut,  // the results of the tile before have been read out of their rows of the stage of x
+    kTileRead,   // y is in the warps' registers
+    kCount
+  };
+  static_assert(kWarpgroups * static_cast<unsigned>(Meeting::kCount) < 16, "named barriers; 0 is the block's");
+
+  static __device__ __forceinline__ void meet(const Place& at, Meeting meeting) {
+    const unsigned barrier =
+        1 + static_cast<unsigned>(at.warpgroup) * static_cast<unsigned>(Meeting::kCount) + static_cast<unsigned>(meeting);
+    if (at.warp == 0)
+      ptx::named_barrier_sync(barrier, kWarpgroupThreads);
+    else
+      ptx::named_barrier_arrive(barrier, kWarpgroupThreads);
+  }
 
   static __device__ __forceinline__ std::uint32_t first_tile(int warpgroup) {
     return blockIdx.x + static_cast<unsigned>(warpgroup) * gridDim.x;
@@ -74,12 +89,8 @@ struct OutputProjection {
 
   static __device__ __forceinline__ void init_barriers(SharedStorage& smem) {
     for (int i = 0; i < kWarpgroups; ++i) {
-      for (int stage = 0; stage < 2; ++stage) {
-        ptx::mbarrier_init(&smem.x_full[i][stage], 1);
-        ptx::mbarrier_init(&smem.x_free[i][stage], 4);
-      }
+      for (int stage = 0; stage < 2; ++stage) ptx::mbarrier_init(&smem.x_full[i][stage], 1);
       ptx::mbarrier_init(&smem.y_full[i], 1);
-      ptx::mbarrier_init(&smem.y_read[i], 4);
     }
     ptx::mbarrier_init(&smem.gate_full, 1);
     ptx::mbarrier_init(&smem.projection_full, 1);
@@ -152,34 +163,32 @@ struct OutputProjection {
                              base + static_cast<unsigned>(step * 16 * kSwizzleRowBytes));
   }
 
-  /// Once this warp's result of the tile before has left the other stage of x: the last of the four warps fills it with `next`.
+  /// Once the warps' results of the tile before have left the other stage of x: warp 0 fills it with `next`.
   static __device__ __forceinline__ void refill_x(const OutputProjectionParams& p, SharedStorage& smem, const Place& at, int stage,
-                                                  std::uint32_t parity, std::uint32_t next) {
-    if (at.lane == 0) {
-      ptx::bulk_wait_group_read<0>();
-      if (ptx::mbarrier_arrive_is_last(&smem.x_free[at.warpgroup][stage]) && next < p.tiling.num_tiles) {
-        ptx::mbarrier_wait(&smem.x_free[at.warpgroup][stage], parity);
-        load_x(p, smem, at.warpgroup, stage, next);
-      }
-    }
+                                                  std::uint32_t next) {
+    if (at.lane == 0) ptx::bulk_wait_group_read<0>();
+    __syncwarp();
+    meet(at, Meeting::kResultOut);
+    if (at.warp == 0 && at.lane == 0 && next < p.tiling.num_tiles) load_x(p, smem, at.warpgroup, stage, next);
     __syncwarp();
   }
 
-  /// Reads y, lets the last of the four warps refill its stage, and works out how to normalise it. The release depends on every loaded
-  /// register through the means. The gate's product is in flight meanwhile and holds 96 registers, hence the ways of unpacking.
+  /// Reads y and works out how to normalise it; warp 0 refills its stage on the way. The release depends on every loaded register through
+  /// the means. The gate's product is in flight meanwhile and holds 96 registers, hence the ways of unpacking.
   static __device__ __forceinline__ RowAffine take_y(const OutputProjectionParams& p, SharedStorage& smem, const Place& at,
                                                      std::uint32_t parity, std::uint32_t next, std::uint32_t (&y)[4 * kSteps]) {
     ptx::mbarrier_wait(&smem.y_full[at.warpgroup], parity);
     load_y_fragments(smem.y[at.warpgroup], at, y);
     const RowPair mean = fragment_means(y);
     ptx::complete_before_barrier(mean.first, mean.second);
-    __syncwarp();
-    if (at.lane == 0 && ptx::mbarrier_arrive_is_last(&smem.y_read[at.warpgroup]) && next < p.tiling.num_tiles) {
-      ptx::mbarrier_wait(&smem.y_read[at.warpgroup], parity);
-      load_y(p, smem, at.warpgroup, next);
+    if (at.warp != 0) meet(at, Meeting::kTileRead);
+    const RowAffine affine = fragment_norm(y, UnpackByArgument{p.unpack_shift, p.unpack_mask}, mean, p.eps).affine;
+    if (at.warp == 0) {  // by now the others have read too
+      meet(at, Meeting::kTileRead);
+      if (at.lane == 0 && next < p.tiling.num_tiles) load_y(p, smem, at.warpgroup, next);
+      __syncwarp();
     }
-    __syncwarp();
-    return fragment_norm(y, UnpackByArgument{p.unpack_shift, p.unpack_mask}, mean, p.eps).affine;
+    return affine;
   }
 
   /// Reads x and normalises it. The stage stays this tile's until its result has left it.
@@ -235,7 +244,7 @@ struct OutputProjection {
       ptx::wgmma_wait_group<0>();
       ptx::warpgroup_fence_operand(gate);
       // The result of the tile before has long been read out of the other stage. Stage 1 had its first tile from the start.
-      if (count > 0) refill_x(p, smem, at, stage ^ 1, ((count - 1) >> 1) & 1, tile + tile_step());
+      if (count > 0) refill_x(p, smem, at, stage ^ 1, tile + tile_step());
       fragment_normalise(y, UnpackByPermute{}, y_affine, smem.norm_out, at.lane);
       if (count == 0) ptx::mbarrier_wait(&smem.projection_full, 0);
 #pragma unroll
