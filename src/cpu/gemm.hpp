@@ -26,7 +26,7 @@ class SingleThreadScope {
   SingleThreadScope& operator=(const SingleThreadScope&) = delete;
 
  private:
-  int saved_threads_ = 0;
+  [[maybe_unused]] int saved_threads_ = 0;  // only with oneDNN
 };
 
 enum class Transpose : bool { kNo = false, kYes = true };

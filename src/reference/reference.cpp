@@ -40,12 +40,15 @@ double sigmoid(double logit) {
 /// out[r] = sum over k of row[k] * matrix[k][r], + bias[r]. `matrix`: [size of row, size of out].
 TRIMUL_ALSO_FOR_AVX2 void product(std::span<const double> row, const std::vector<double>& matrix, const std::vector<double>& bias,
                                   std::span<double> out) {
+  const std::size_t rows = out.size();
+  double* __restrict sums = out.data();
   std::fill(out.begin(), out.end(), 0.0);
   for (std::size_t k = 0; k < row.size(); ++k) {
-    const double* weights = &matrix[k * out.size()];
-    for (std::size_t r = 0; r < out.size(); ++r) out[r] += row[k] * weights[r];
+    const double factor = row[k];
+    const double* weights = &matrix[k * rows];
+    for (std::size_t r = 0; r < rows; ++r) sums[r] += factor * weights[r];
   }
-  for (std::size_t r = 0; r < out.size(); ++r) out[r] += bias[r];
+  for (std::size_t r = 0; r < rows; ++r) sums[r] += bias[r];
 }
 
 /// sums[channel] += a[k][channel] * b[k][channel] for `terms` values of k, 1 or 4, in their order. `step` is the distance of two values of

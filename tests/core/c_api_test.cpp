@@ -246,7 +246,8 @@ TEST(CApi, RecommendsAValueForEveryKnob) {
 
 /// Needs no GPU: the plan is for an architecture.
 TEST(CApi, RecommendsForAnArchitectureWhatItsPlanTakes) {
-  trimul_problem problem = Case(gpu_spec({.n = 500, .mask = MaskKind::kNone})).problem();
+  trimul_problem problem = Case(gpu_spec({.n = 1, .mask = MaskKind::kNone})).problem();
+  problem.tokens = 500;
   problem.device = {TRIMUL_CUDA, 0};
   trimul_knob knobs[8] = {};
   std::size_t num_knobs = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "support/sanitizers.hpp"
 #include "trimul/trimul.hpp"
 
 namespace trimul::testing {
@@ -61,7 +62,7 @@ TEST(CppApi, TheReferenceIsAskedBeforeItsResultIsSized) {
 }
 
 TEST(CppApi, AResultThatDoesNotFitIsAnError) {
-#if defined(__SANITIZE_ADDRESS__)
+#if TRIMUL_UNDER_ASAN
   GTEST_SKIP() << "AddressSanitizer ends the process on such sizes unless told otherwise";
 #endif
   const Example example;

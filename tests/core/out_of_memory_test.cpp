@@ -11,6 +11,7 @@
 #include "support/call.hpp"
 #include "support/child.hpp"
 #include "support/comparison.hpp"
+#include "support/sanitizers.hpp"
 #include "support/scoped_env.hpp"
 
 namespace trimul::testing {
@@ -28,7 +29,7 @@ bool limit_address_space(std::size_t spare) {
   return read && setrlimit(RLIMIT_AS, &limit) == 0;
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if TRIMUL_UNDER_ASAN
 #define TRIMUL_NEEDS_ADDRESS_SPACE_LIMIT() GTEST_SKIP() << "AddressSanitizer's shadow memory does not fit under RLIMIT_AS"
 #else
 #define TRIMUL_NEEDS_ADDRESS_SPACE_LIMIT() static_cast<void>(0)
@@ -110,7 +111,7 @@ TEST(OutOfMemory, AnImpossibleWorkspaceIsARefusalNotACrash) {
   out.data = reinterpret_cast<void*>(std::uintptr_t{1} << 45);
   trimul_update_args args = bound.update_args(small);
   args.out = &out;
-#if defined(__SANITIZE_ADDRESS__)
+#if TRIMUL_UNDER_ASAN
   GTEST_SKIP() << "AddressSanitizer ends the process on such sizes unless told otherwise";
 #endif
   EXPECT_TRUE(contains(outcome(trimul_update(&args)), "OUT_OF_MEMORY: allocating ")) << trimul_last_error();
