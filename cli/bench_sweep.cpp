@@ -21,7 +21,7 @@ constexpr int kScreeningRounds = 5;  // of every combination
 constexpr int kFinalRounds = 15;     // of the best of them and the table's
 constexpr std::size_t kFinalists = 8;
 constexpr double kHopeless = 1.3;  // times the best of the first round: not timed again
-constexpr double kWindowUs = 1.5e3;
+constexpr double kSweepWindowUs = 1.5e3;
 
 std::vector<trimul_knob_range> knob_ranges(const std::string& implementation) {
   std::vector<trimul_knob_range> ranges;
@@ -113,7 +113,7 @@ class Combination {
     graph_ = timer.capture([&] { check(trimul_execute(plan_.get(), &args)); });
   }
   void add_window(const GpuTimer& timer) {
-    if (repeats_ == 0) repeats_ = static_cast<int>(std::clamp(kWindowUs / std::max(timer.window_us(graph_, 1), 1.0), 2.0, 200.0));
+    if (repeats_ == 0) repeats_ = static_cast<int>(std::clamp(kSweepWindowUs / std::max(timer.window_us(graph_, 1), 1.0), 2.0, 200.0));
     times_.add(timer.window_us(graph_, repeats_));
   }
   void forget_times() { times_ = {}; }

@@ -118,7 +118,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-std::string description_of(const trimul_device& device) {
+std::string description_or_name(const trimul_device& device) {
   const char* text = trimul_device_description(device);
   return text == nullptr ? device_name(device) : text;
 }
@@ -164,7 +164,7 @@ nlohmann::ordered_json demo_structure(const std::string& name, const DemoOptions
                                  {"dtype", trimul_dtype_name(dtype)},
                                  {"implementation", result.implementation},
                                  {"device", device_name(device)},
-                                 {"device_description", description_of(device)},
+                                 {"device_description", description_or_name(device)},
                                  {"workspace_bytes", result.workspace_bytes},
                                  {"flop_per_update", result.flop},
                                  {"times_us", result.times_us},
@@ -218,7 +218,7 @@ void demo(const DemoOptions& options) {
 
   if (!options.json) {
     fmt::print("z += update_outgoing(z); z += update_incoming(z), {} times; C_z = C = {}, {}, on {}\n\n", blocks, c_z,
-               trimul_dtype_name(dtype), description_of(device));
+               trimul_dtype_name(dtype), description_or_name(device));
     fmt::print("{:<18} {:>8} {:>12} {:>10} {:>23} {:>17}\n", "structure", "residues", "ms / update", "GFLOP/s", "error against fp64",
                "mean pair norm");
     fmt::print("{:<18} {:>8} {:>12} {:>10} {:>11} {:>11} {:>8} {:>8}\n", "", "", "(median)", "", "rms", "worst", "before", "after");

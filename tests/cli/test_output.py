@@ -217,8 +217,8 @@ def test_plain_name_in_the_working_directory(small, tmp_path):
 
 @pytest.fixture
 def large(tmp_path, rng):
-    """A result of 128 MiB that takes little arithmetic: one token, many samples."""
-    tensors = {"x": np.ones((1 << 18, 1, 1, 128), np.float32)}
+    """A result of 32 MiB that takes little arithmetic: one token, many samples."""
+    tensors = {"x": np.ones((1 << 16, 1, 1, 128), np.float32)}
     tensors |= {name: value for name, value in command.random_tensors(rng, (1,), 128, 1).items() if name != "x"}
     return command.write_inputs(tmp_path / "large.safetensors", tensors)
 
@@ -277,7 +277,7 @@ def test_ignored_hangup_stays_ignored(large, tmp_path):
     assert wait_until_half_written(process, tmp_path)
     process.send_signal(signal.SIGHUP)
     assert process.wait(60) == 0
-    assert command.read_out(tmp_path / "out")[1].shape == (1 << 18, 1, 1, 128)
+    assert command.read_out(tmp_path / "out")[1].shape == (1 << 16, 1, 1, 128)
 
 
 # ---- memory --------------------------------------------------------------------------------------------------------------
