@@ -15,4 +15,4 @@ fi
 # New inputs go to a folder that starts empty; the kept corpus is only read.
 found=$(mktemp -d)
 trap 'rm -rf "$found"' EXIT
-"$target" "${options[@]}" -seed=1 -runs=150000 "$found" "$here/corpus"
+"$target" "${options[@]}" -seed=1 -runs=60000 "$found" "$here/corpus"

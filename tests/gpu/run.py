@@ -75,7 +75,7 @@ class Run:
         return self.record(name, report["passed"], failures, report["skipped"], seconds, seed=report["seed"], largest=largest)
 
     def sanitize(self):
-        command = [str(self.build / "bin/trimul"), "verify", "--impl", "cuda:sm90", "--shapes", "shapes/tiny.txt"]
+        command = [str(self.build / "bin/trimul"), "verify", "--impl", "cuda:sm90", "--shapes", "shapes/gpu_tiny.txt"]
         for tool in SANITIZERS:
             checker = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--print-limit", "20"]
             try:
@@ -148,7 +148,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("build", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("out", type=lambda text: pathlib.Path(text).resolve())
-    parser.add_argument("--sanitize", action="store_true", help="compute-sanitizer over shapes/tiny.txt")
+    parser.add_argument("--sanitize", action="store_true", help="compute-sanitizer over shapes/gpu_tiny.txt")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
