@@ -17,7 +17,7 @@ import time
 
 import torch
 
-from trimul_ctypes import Trimul, commit
+from trimul_ctypes import Trimul
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 C_Z = C = 128
@@ -92,7 +92,7 @@ def main():
     torch.set_num_threads(arguments.threads)
     library = Trimul(arguments.library)
     report = {
-        "command": " ".join(sys.argv), "commit": commit(), "machine": platform.machine(), "device": library.device_description(),
+        "command": " ".join(sys.argv), "commit": library.commit(), "machine": platform.machine(), "device": library.device_description(),
         "torch": torch.__version__, "threads": arguments.threads, "rows": [],
     }
     print(f"{report['device']}; torch {torch.__version__}, {arguments.threads} threads; C_z = C = {C_Z}, B = 1, mask, outgoing; "

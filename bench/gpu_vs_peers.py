@@ -18,7 +18,7 @@ import time
 
 import torch
 
-from trimul_ctypes import Trimul, commit
+from trimul_ctypes import Trimul
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 C = 128
@@ -159,10 +159,9 @@ def main():
     parser.add_argument("--windows", type=int, default=20)
     parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--cool", action="store_true")
-    parser.add_argument("--commit", help="commit of the library, where git is not at hand")
     arguments = parser.parse_args()
     library = Trimul(arguments.library)
-    report = {"command": " ".join(sys.argv), "commit": arguments.commit or commit(), "device": torch.cuda.get_device_name(),
+    report = {"command": " ".join(sys.argv), "commit": library.commit(), "device": torch.cuda.get_device_name(),
               "torch": torch.__version__, "cuda": torch.version.cuda, "rows": []}
     print(f"{report['device']}, torch {torch.__version__}; bf16, C_z = C = {C}, mask, us per graph replay, hot; commit {report['commit']}")
     for direction in arguments.directions:

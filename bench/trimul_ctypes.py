@@ -2,8 +2,6 @@
 """What the benchmarks share: as much of trimul.h as they need, through ctypes, over torch tensors on the CPU or a GPU."""
 
 import ctypes
-import pathlib
-import subprocess
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_void_p
 
 import torch
@@ -13,13 +11,6 @@ PARAMETERS = [
     "norm_in_weight", "norm_in_bias", "p_in_weight", "p_in_bias", "g_in_weight", "g_in_bias",
     "norm_out_weight", "norm_out_bias", "p_out_weight", "p_out_bias", "g_out_weight", "g_out_bias",
 ]
-
-
-def commit():
-    """The checkout's commit, for reports."""
-    root = pathlib.Path(__file__).resolve().parents[1]
-    result = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
 
 
 class Device(ctypes.Structure):
@@ -82,7 +73,7 @@ def current_stream(tensor):
 class Trimul:
     def __init__(self, path):
         self.c = ctypes.CDLL(path)
-        for name in ("last_error", "version", "plan_implementation", "device_description"):
+        for name in ("last_error", "version", "plan_implementation", "device_description", "build_info"):
             getattr(self.c, f"trimul_{name}").restype = c_char_p
         self.c.trimul_plan_workspace_bytes.restype = c_size_t
         self.c.trimul_plan_flop.restype = c_double
@@ -92,6 +83,11 @@ class Trimul:
     def check(self, status):
         if status != 0:
             raise RuntimeError(self.c.trimul_last_error().decode())
+
+    def commit(self):
+        """The commit that the library was built from, for reports."""
+        lines = self.c.trimul_build_info().decode().splitlines()
+        return next((line.removeprefix("commit: ") for line in lines if line.startswith("commit: ")), "unknown")
 
     def device_description(self):
         return self.c.trimul_device_description(Device(1, 0)).decode()
