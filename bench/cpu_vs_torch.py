@@ -53,31 +53,37 @@ def quartiles(times):
     return statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
 
 
-def measure(library, tokens, dtype, rounds, threads):
-    x, mask, parameters = make_case(tokens, dtype)
-    out = torch.empty_like(x)
-    plan = library.plan(tokens=tokens, c_z=C_Z, c_hidden=C, x=x, has_mask=True, threads=threads)
-    execute = plan.bind(x, mask, parameters, out)
-    contenders = {"eager": lambda: eager(x, mask, parameters), "trimul": execute}
+class Contest:
+    """Eager and this library on one problem in one dtype, both checked against fp64."""
 
-    with torch.no_grad():
+    def __init__(self, library, tokens, dtype, threads):
+        self.tokens, self.dtype = tokens, str(dtype).removeprefix("torch.")
+        x, mask, parameters = make_case(tokens, dtype)
+        out = torch.empty_like(x)
+        self.plan = library.plan(tokens=tokens, c_z=C_Z, c_hidden=C, x=x, has_mask=True, threads=threads)
+        execute = self.plan.bind(x, mask, parameters, out)
+        self.contenders = {"eager": lambda: eager(x, mask, parameters), "trimul": execute}
         expected = eager(x.double(), mask.double(), {name: value.double() for name, value in parameters.items()})
-        results = {"eager": contenders["eager"](), "trimul": (execute(), out)[1]}
-        errors = {name: float((value.double() - expected).norm() / expected.norm()) for name, value in results.items()}
-        if not errors["trimul"] <= max(2 * errors["eager"], 1e-5):
-            sys.exit(f"N = {tokens}, {dtype}: trimul is off by {errors['trimul']:.2e}, eager by {errors['eager']:.2e}")
-        times = {name: [] for name in contenders}
-        for _ in range(rounds):
-            for name, call in contenders.items():
-                start = time.perf_counter()
-                call()
-                times[name].append(1e3 * (time.perf_counter() - start))
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    return {
-        "tokens": tokens, "c_z": C_Z, "c_hidden": C, "dtype": str(dtype).removeprefix("torch."), "implementation": plan.implementation,
-        "times_ms": times, "median_ms": medians, "quartiles_ms": {name: quartiles(values) for name, values in times.items()},
-        "ratio": medians["eager"] / medians["trimul"], "gflop_per_s": plan.flop / medians["trimul"] / 1e6, "relative_rms_error": errors,
-    }
+        results = {"eager": self.contenders["eager"](), "trimul": (execute(), out)[1]}
+        self.errors = {name: float((value.double() - expected).norm() / expected.norm()) for name, value in results.items()}
+        if not self.errors["trimul"] <= max(2 * self.errors["eager"], 1e-5):
+            sys.exit(f"N = {tokens}, {dtype}: trimul is off by {self.errors['trimul']:.2e}, eager by {self.errors['eager']:.2e}")
+        self.times = {name: [] for name in self.contenders}
+
+    def round(self):
+        for name, call in self.contenders.items():
+            start = time.perf_counter()
+            call()
+            self.times[name].append(1e3 * (time.perf_counter() - start))
+
+    def row(self):
+        medians = {name: statistics.median(values) for name, values in self.times.items()}
+        return {
+            "tokens": self.tokens, "c_z": C_Z, "c_hidden": C, "dtype": self.dtype, "implementation": self.plan.implementation,
+            "times_ms": self.times, "median_ms": medians, "quartiles_ms": {name: quartiles(values) for name, values in self.times.items()},
+            "ratio": medians["eager"] / medians["trimul"], "gflop_per_s": self.plan.flop / medians["trimul"] / 1e6,
+            "relative_rms_error": self.errors,
+        }
 
 
 def main():
@@ -98,9 +104,14 @@ def main():
     print(f"{report['device']}; torch {torch.__version__}, {arguments.threads} threads; C_z = C = {C_Z}, B = 1, mask, outgoing; "
           f"medians of {arguments.rounds} rounds; commit {report['commit']}\n")
     print(f"{'dtype':<9} {'N':>5} {'eager ms':>10} {'trimul ms':>10} {'ratio':>6} {'quartiles ms':>17} {'GFLOP/s':>8} {'error':>8} {'eager error':>12}")
-    for name in arguments.dtypes:
-        for tokens in arguments.tokens:
-            row = measure(library, tokens, getattr(torch, name), arguments.rounds, arguments.threads)
+    for tokens in arguments.tokens:
+        # All dtypes of one N take turns, so that their times can be compared as well.
+        with torch.no_grad():
+            contests = [Contest(library, tokens, getattr(torch, name), arguments.threads) for name in arguments.dtypes]
+            for _ in range(arguments.rounds):
+                for contest in contests:
+                    contest.round()
+        for row in (contest.row() for contest in contests):
             report["rows"].append(row)
             low, _, high = row["quartiles_ms"]["trimul"]
             print(f"{row['dtype']:<9} {tokens:>5} {row['median_ms']['eager']:>10.1f} {row['median_ms']['trimul']:>10.1f} {row['ratio']:>6.2f} "

@@ -20,9 +20,9 @@ constexpr ContractionVariant kShared192x192 = ContractionVariant::kShared192x192
 constexpr ContractionVariant kPingPong128x192 = ContractionVariant::kPingPong128x192;
 
 // `trimul bench --sweep` prints such tables from measurements. Behind each row: N, us by the row / by the alternative that is named, all
-// else equal. NVIDIA H200, replayed graphs back to back, outgoing, commit 7ad235c; N marked with ' at commit 8969773, whose projections
-// were slower; since then the input projection has become faster for either choice: at commit bc13045 the table loses at most 2.8 % (N =
-// 96) to any combination (docs/performance.md). Incoming prefers the same.
+// else equal. NVIDIA H200, replayed graphs back to back, outgoing, commit 7ad235c; N marked with ' at commit 8969773, N marked with " at
+// commit bc13045, between which the projections became faster for either choice. At bc13045 no combination was better by more than 2.8 %
+// (N = 96, since corrected; docs/performance.md). Incoming prefers the same.
 //
 // k1_parts: 2 halve the weights a block waits for and the chunks of a tile, but repeat its LayerNorm: worth it up to about three tiles for
 // two multiprocessors, beyond which warpgroups would not idle. k2_tile: 128 x 192 mixes in narrow tiles of 128: it fits N that 128
@@ -32,8 +32,11 @@ constexpr ContractionVariant kPingPong128x192 = ContractionVariant::kPingPong128
 // input projection's shows only behind another kernel, not in a graph of one call.
 constexpr HeuristicsRow kOneSample[] = {
     {1, {2, kSmall64x64, 7}},         // one part: 64 12.3 / 13.6; 128 x 128: 64 12.3 / 13.1
-    {65, {2, kPingPong128x128, 7}},   // one part: 96 16.4 / 17.6, 112 17.2 / 18.6
-    {113, {1, kPingPong128x128, 7}},  // two parts: 128 18.4 / 18.8; 64 x 64: 128 18.4 / 18.2
+    {65, {2, kPingPong128x128, 7}},   // one part: 112 17.2 / 18.6
+    {96, {2, kSmall64x64, 7}},        // 128 x 128: 96" 15.9 / 16.3
+    {97, {2, kPingPong128x128, 7}},   // 64 x 64: 97" 17.2 / 17.1, 100" 17.5 / 17.3
+    {113, {1, kPingPong128x128, 7}},  // two parts: 127" 18.1 / 18.3
+    {128, {1, kSmall64x64, 7}},       // 128 x 128: 128" 17.7 / 18.0
     {129, {1, kShared192x192, 7}},    // 128 x 192: 144 22.2 / 23.4, 192 32.5 / 32.4
     {193, {1, kPingPong128x128, 5}},  // 128 x 192: 217 43.5 / 43.7, 256 49.3 / 49.6
     {257, {1, kPingPong128x192, 5}},  // 128 x 128: 272' 70.6 / 72.6, 300' 79.8 / 81.0, 320' 84.2 / 85.0, 336' 100.2 / 100.8
