@@ -157,11 +157,13 @@ TEST(Sm90Heuristics, TheContractionsTileFitsN) {
   // Tiles at the ends of their rows: one tile where there is one of that size, narrow columns where 128 would overshoot by 64.
   const std::pair<std::int64_t, ContractionVariant> kTiles[] = {
       {1, ContractionVariant::kSmall64x64},        {64, ContractionVariant::kSmall64x64},
-      {65, ContractionVariant::kPingPong128x128},  {128, ContractionVariant::kPingPong128x128},
-      {129, ContractionVariant::kShared192x192},   {192, ContractionVariant::kShared192x192},
-      {193, ContractionVariant::kPingPong128x128}, {256, ContractionVariant::kPingPong128x128},
-      {257, ContractionVariant::kPingPong128x192}, {320, ContractionVariant::kPingPong128x192},
-      {384, ContractionVariant::kPingPong128x128}, {1024, ContractionVariant::kPingPong128x192}};
+      {65, ContractionVariant::kPingPong128x128},  {96, ContractionVariant::kSmall64x64},
+      {97, ContractionVariant::kPingPong128x128},  {127, ContractionVariant::kPingPong128x128},
+      {128, ContractionVariant::kSmall64x64},      {129, ContractionVariant::kShared192x192},
+      {192, ContractionVariant::kShared192x192},   {193, ContractionVariant::kPingPong128x128},
+      {256, ContractionVariant::kPingPong128x128}, {257, ContractionVariant::kPingPong128x192},
+      {320, ContractionVariant::kPingPong128x192}, {384, ContractionVariant::kPingPong128x128},
+      {1024, ContractionVariant::kPingPong128x192}};
   for (const auto& [n, variant] : kTiles) EXPECT_EQ(recommended(n).k2_tile, variant) << n;
   for (std::int64_t n = 385; n <= 704; ++n)
     ASSERT_EQ(recommended(n).k2_tile, (n + 63) / 64 % 2 == 1 ? ContractionVariant::kPingPong128x192 : ContractionVariant::kPingPong128x128)
