@@ -45,14 +45,18 @@ bool leading_sizes_broadcast(const TensorView& mask, std::int64_t num_leading, c
   return true;
 }
 
-TensorView check_parameter(const char* name, const trimul_tensor* tensor, const std::vector<std::pair<const char*, std::int64_t>>& shape,
-                           const Device& device) {
+struct NamedSize {
+  const char* letter;
+  std::int64_t size;
+};
+
+TensorView check_parameter(const char* name, const trimul_tensor* tensor, std::initializer_list<NamedSize> shape, const Device& device) {
   TensorView view = view_tensor(name, tensor);
   if (!is_floating(view.dtype)) fail_invalid(name, ": dtype is ", dtype_name(view.dtype), ", expected bf16, fp16, fp32 or fp64");
   if (view.ndim() != static_cast<std::int64_t>(shape.size()))
     fail_invalid(name, ": number of dimensions is ", view.ndim(), " (", view.shape_text(), "), expected ", shape.size());
-  for (std::size_t d = 0; d < shape.size(); ++d)
-    check_dimension(view, shape[d].first, static_cast<std::int64_t>(d), shape[d].second, "the problem");
+  std::int64_t d = 0;
+  for (const NamedSize& expected : shape) check_dimension(view, expected.letter, d++, expected.size, "the problem");
   check_contiguous(view);
   check_device(view, device);
   return view;
@@ -84,7 +88,7 @@ void check_out(const TensorView& out, const TensorView& x, const Problem& proble
   if (out.dtype != problem.out_dtype())
     fail_invalid("out: dtype is ", dtype_name(out.dtype), ", expected ", dtype_name(problem.out_dtype()));
   const bool drops_batch = x.ndim() == 4 && x.sizes[0] == 1 && out.ndim() == 3;
-  const std::vector<std::int64_t> expected(x.sizes.begin() + (drops_batch ? 1 : 0), x.sizes.end());
+  const std::span expected(x.sizes.begin() + (drops_batch ? 1 : 0), x.sizes.end());
   if (out.ndim() != static_cast<std::int64_t>(expected.size()))
     fail_invalid("out: number of dimensions is ", out.ndim(), " (", out.shape_text(), "), expected ", expected.size(), " (x is ",
                  x.shape_text(), ")");
@@ -142,8 +146,8 @@ std::int64_t hidden_width(const TensorView& p_in_weight) {
 }
 
 Parameters check_parameters(const trimul_parameters& in, std::int64_t c_z, std::int64_t c, const Device& device) {
-  using Shape = std::vector<std::pair<const char*, std::int64_t>>;
-  const auto optional = [&device](const char* name, const trimul_tensor* tensor, const Shape& shape) -> std::optional<TensorView> {
+  using Shape = std::initializer_list<NamedSize>;
+  const auto optional = [&device](const char* name, const trimul_tensor* tensor, Shape shape) -> std::optional<TensorView> {
     if (tensor == nullptr) return std::nullopt;
     return check_parameter(name, tensor, shape, device);
   };
@@ -163,7 +167,7 @@ Parameters check_parameters(const trimul_parameters& in, std::int64_t c_z, std::
   return out;
 }
 
-void check_disjoint(const NamedRange& written, const std::vector<NamedRange>& others) {
+void check_disjoint(const NamedRange& written, std::span<const NamedRange> others) {
   for (const NamedRange& other : others)
     if (written.range.intersects(other.range))
       fail_invalid(written.name, ": its memory intersects that of ", other.name, ", expected no common byte");
@@ -184,7 +188,7 @@ CallTensors check_call(const Problem& problem, const trimul_tensor* x, const tri
     call.inputs.push_back({"mask", view.bytes()});
   }
   const NamedRange result{"out", call.out.bytes()};
-  check_disjoint(result, {call.inputs.begin() + (call.is_in_place(problem) ? 1 : 0), call.inputs.end()});
+  check_disjoint(result, std::span(call.inputs).subspan(call.is_in_place(problem) ? 1 : 0));
   return call;
 }
 

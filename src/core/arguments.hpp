@@ -4,7 +4,7 @@
 #pragma once
 
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "core/tensor.hpp"
 
@@ -30,16 +30,21 @@ struct NamedRange {
   const char* name;
   ByteRange range;
 };
+/// The memory of a call's tensors: twelve parameters at most, or x and its mask.
+using NamedRanges = InlineVector<NamedRange, 12>;
 
 /// `written` may not intersect any of `others`. Fails naming both.
-void check_disjoint(const NamedRange& written, const std::vector<NamedRange>& others);
+void check_disjoint(const NamedRange& written, std::span<const NamedRange> others);
+inline void check_disjoint(const NamedRange& written, const NamedRange& other) {
+  check_disjoint(written, std::span(&other, 1));
+}
 
 /// The tensors of a call after validation.
 struct CallTensors {
   TensorView x;
   TensorView out;
   std::optional<MaskView> mask;
-  std::vector<NamedRange> inputs;  // memory of x and, where there is one, the mask
+  NamedRanges inputs;  // memory of x and, where there is one, the mask
 
   /// A residual update with `out` exactly x.
   [[nodiscard]] bool is_in_place(const Problem& problem) const { return problem.residual && out.data == x.data && out.dtype == x.dtype; }

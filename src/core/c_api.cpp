@@ -88,7 +88,7 @@ trimul_problem problem_of(const trimul_update_args& args, const trimul_parameter
 
 void check_out_against_parameters(const core::TensorView& out, const core::Parameters& parameters) {
   for (const core::TensorView* parameter : parameters.present())
-    core::check_disjoint({"out", out.bytes()}, {{parameter->name.c_str(), parameter->bytes()}});
+    core::check_disjoint({"out", out.bytes()}, {parameter->name, parameter->bytes()});
 }
 
 void check_cell(std::size_t k, const trimul::reference::Cell& cell, const core::Problem& problem) {
@@ -134,7 +134,7 @@ trimul_status trimul_tensor_check_disjoint(const char* name, const trimul_tensor
                                            const trimul_tensor* other) {
   return guarded([&] {
     if (name == nullptr || other_name == nullptr) core::fail_invalid("name: is NULL, expected what to call the tensor");
-    core::check_disjoint({name, core::view_tensor(name, tensor).bytes()}, {{other_name, core::view_tensor(other_name, other).bytes()}});
+    core::check_disjoint({name, core::view_tensor(name, tensor).bytes()}, {other_name, core::view_tensor(other_name, other).bytes()});
   });
 }
 

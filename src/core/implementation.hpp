@@ -79,6 +79,12 @@ class PlanBody {
   /// Bytes of device memory that packed weights take; 0 where they lie in the host's memory and pack_weights takes it by itself.
   [[nodiscard]] virtual std::size_t packed_bytes() const { return 0; }
   virtual void execute(const ExecuteArgs& args) const = 0;
+  /// Packs, then executes; args.weights is not read. `memory` as pack_weights has it.
+  virtual void execute_parameters(ExecuteArgs args, const Parameters& parameters, void* memory) const {
+    const auto packed = pack_weights(parameters, memory, args.stream);
+    args.weights = packed.get();
+    execute(args);
+  }
   /// This body where its execute consists of stages that can be run one by one, else null.
   [[nodiscard]] virtual const class StagedPlanBody* as_staged() const { return nullptr; }
 };

@@ -25,9 +25,9 @@ std::string declined_text(const std::vector<Declined>& declined) {
 }
 
 /// Memory of the parameters that are there.
-std::vector<NamedRange> ranges_of(const Parameters& parameters) {
-  std::vector<NamedRange> ranges;
-  for (const TensorView* parameter : parameters.present()) ranges.push_back({parameter->name.c_str(), parameter->bytes()});
+NamedRanges ranges_of(const Parameters& parameters) {
+  NamedRanges ranges;
+  for (const TensorView* parameter : parameters.present()) ranges.push_back({parameter->name, parameter->bytes()});
   return ranges;
 }
 
@@ -158,6 +158,7 @@ std::unique_ptr<Weights> Plan::pack_checked(const Parameters& checked, void* mem
   weights->has_in_bias = problem_.has_in_bias;
   weights->has_out_bias = problem_.has_out_bias;
   weights->packed = body_->pack_weights(checked, memory, stream);
+  for (const ByteRange& range : weights->packed->ranges()) weights->ranges.push_back({"weights", range});
   return weights;
 }
 
@@ -174,7 +175,7 @@ void Plan::check_weights(const Weights& weights) const {
   if (!(weights.device == problem_.device)) fail_invalid("weights: are on another device than the plan");
 }
 
-ExecuteArgs Plan::check_execute(const trimul_execute_args& args, std::size_t needed_bytes, const std::vector<NamedRange>& weights) const {
+ExecuteArgs Plan::check_execute(const trimul_execute_args& args, std::size_t needed_bytes, std::span<const NamedRange> weights) const {
   const CallTensors tensors = check_call(problem_, args.x, args.mask, args.out);
   check_buffer("workspace", args.workspace, args.workspace_bytes, needed_bytes);
 
@@ -183,7 +184,7 @@ ExecuteArgs Plan::check_execute(const trimul_execute_args& args, std::size_t nee
   const NamedRange result{"out", tensors.out.bytes()};
   check_disjoint(workspace, tensors.inputs);
   check_disjoint(workspace, weights);
-  check_disjoint(result, {workspace});
+  check_disjoint(result, workspace);
   check_disjoint(result, weights);
 
   if (device_.is_hypothetical)
@@ -194,9 +195,7 @@ ExecuteArgs Plan::check_execute(const trimul_execute_args& args, std::size_t nee
 
 ExecuteArgs Plan::check_execute_weights(const trimul_execute_args& args, const Weights& weights) const {
   check_weights(weights);
-  std::vector<NamedRange> packed;
-  for (const ByteRange& range : weights.packed->ranges()) packed.push_back({"weights", range});
-  ExecuteArgs bound = check_execute(args, workspace_bytes(), packed);
+  ExecuteArgs bound = check_execute(args, workspace_bytes(), weights.ranges);
   bound.weights = weights.packed.get();
   return bound;
 }
@@ -215,13 +214,11 @@ void Plan::execute_stage(std::size_t index, const trimul_execute_args& args, con
 void Plan::execute_parameters(const trimul_execute_args& args, const trimul_parameters& parameters) const {
   const Parameters checked = check_plan_parameters(parameters);
   const std::size_t needed_bytes = workspace_bytes_with_parameters();
-  ExecuteArgs bound = check_execute(args, needed_bytes, ranges_of(checked));
+  const ExecuteArgs bound = check_execute(args, needed_bytes, ranges_of(checked));
   if (problem_.is_empty()) return;
   void* const memory =
       body_->packed_bytes() == 0 ? nullptr : static_cast<std::byte*>(args.workspace) + (needed_bytes - body_->packed_bytes());
-  const auto packed = body_->pack_weights(checked, memory, args.stream);
-  bound.weights = packed.get();
-  body_->execute(bound);
+  body_->execute_parameters(bound, checked, memory);
 }
 
 }  // namespace trimul::core

@@ -24,6 +24,7 @@ struct Weights {
   bool has_in_bias = false;
   bool has_out_bias = false;
   std::unique_ptr<PackedWeights> packed;
+  std::vector<NamedRange> ranges;  // memory that out and the workspace must not touch
 };
 
 /// What one stage costs at least, whoever computes it.
@@ -90,7 +91,7 @@ class Plan {
   /// Everything that can be wrong with an execute but its weights; the arguments as the implementation takes them. `weights`: memory that
   /// neither workspace nor out may touch.
   [[nodiscard]] ExecuteArgs check_execute(const trimul_execute_args& args, std::size_t needed_bytes,
-                                          const std::vector<NamedRange>& weights) const;
+                                          std::span<const NamedRange> weights) const;
   /// The same with prepared weights, bound.
   [[nodiscard]] ExecuteArgs check_execute_weights(const trimul_execute_args& args, const Weights& weights) const;
 

@@ -8,7 +8,7 @@
 namespace trimul::core {
 namespace {
 
-bool has_zero_size(const std::vector<std::int64_t>& sizes) {
+bool has_zero_size(const Dims& sizes) {
   return std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
 }
 
@@ -105,8 +105,8 @@ TensorView view_tensor(const char* name, const trimul_tensor* tensor) {
   return view;
 }
 
-std::vector<const TensorView*> Parameters::present() const {
-  std::vector<const TensorView*> list;
+InlineVector<const TensorView*, 12> Parameters::present() const {
+  InlineVector<const TensorView*, 12> list;
   for (const auto* optional :
        {&norm_in_weight, &norm_in_bias, &p_in_bias, &g_in_bias, &norm_out_weight, &norm_out_bias, &p_out_bias, &g_out_bias})
     if (optional->has_value()) list.push_back(&**optional);

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "core/dtype.hpp"
+#include "core/inline_vector.hpp"
 #include "core/problem.hpp"
 #include "trimul/trimul.h"
 
@@ -23,15 +23,18 @@ struct ByteRange {
   }
 };
 
+/// One number a dimension.
+using Dims = InlineVector<std::int64_t, TRIMUL_MAX_NDIM>;
+
 /// A caller's tensor whose fields are well formed: known dtype, device, non-negative sizes, element-aligned pointer, every
 /// byte offset in 64 bits. Strides are always filled in.
 struct TensorView {
-  std::string name;  // as the contract calls it: "x", "mask", "p_in_weight"
+  const char* name = "";  // as the contract calls it: "x", "mask", "p_in_weight"; lives as long as the view
   void* data = nullptr;
   Device device;
   DType dtype = DType::kF32;
-  std::vector<std::int64_t> sizes;    // elements
-  std::vector<std::int64_t> strides;  // elements
+  Dims sizes;    // elements
+  Dims strides;  // elements
 
   [[nodiscard]] std::int64_t ndim() const { return static_cast<std::int64_t>(sizes.size()); }
   [[nodiscard]] std::int64_t elements() const;
@@ -79,7 +82,7 @@ struct Parameters {
 
   [[nodiscard]] bool has_in_bias() const { return p_in_bias.has_value() || g_in_bias.has_value(); }
   [[nodiscard]] bool has_out_bias() const { return p_out_bias.has_value() || g_out_bias.has_value(); }
-  [[nodiscard]] std::vector<const TensorView*> present() const;
+  [[nodiscard]] InlineVector<const TensorView*, 12> present() const;
 };
 
 }  // namespace trimul::core

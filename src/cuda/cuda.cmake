@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The CUDA implementations: static cudart, no link to the driver, so that the library loads on machines without one.
 target_sources(trimul_objects PRIVATE
-  cuda/host/device_query.cpp cuda/host/mask_params.cpp cuda/host/memory.cpp cuda/host/tensor_map.cpp
+  cuda/host/chain.cu cuda/host/device_query.cpp cuda/host/mask_params.cpp cuda/host/memory.cpp cuda/host/tensor_map.cpp
   cuda/sm90/heuristics.cpp cuda/sm90/implementation.cpp cuda/sm90/packed_weights.cu
   cuda/sm90/input_projection/launch.cu cuda/sm90/triangle_contraction/launch.cu cuda/sm90/output_projection/launch.cu)
 target_compile_definitions(trimul_objects PRIVATE TRIMUL_HAVE_CUDA=1 TRIMUL_CUDA_ARCHITECTURES="${CMAKE_CUDA_ARCHITECTURES}")

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/sm90/implementation.hpp"
 
+#include <array>
 #include <limits>
+#include <span>
 
 #include "core/checked.hpp"
 #include "core/error.hpp"
@@ -42,6 +44,10 @@ CUtensorMap encode_out(const void* out, const core::Problem& problem, TileCopy c
   return encode_pairs(out, problem, copy, copy == TileCopy::kUnits ? kUnitPositions : kWarpColumns, 1);
 }
 
+bool is_aligned(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % kTmaAlignmentBytes == 0;
+}
+
 class Sm90Plan final : public core::StagedPlanBody {
  public:
   Sm90Plan(const core::Problem& problem, const core::DeviceInfo& device, const Knobs& knobs)
@@ -56,6 +62,11 @@ class Sm90Plan final : public core::StagedPlanBody {
     prepare_input_projection();
     prepare_triangle_contraction();
     prepare_output_projection();
+    const auto overlaps = [this](Overlap kernel) { return (knobs_.overlap & kernel) != 0; };
+    const std::array chain{false, overlaps(kOverlapInputProjection), overlaps(kOverlapTriangleContraction),
+                           overlaps(kOverlapOutputProjection)};
+    graphs_ = ChainGraphs::of_current_device(std::span(chain).subspan(1));
+    packing_graphs_ = ChainGraphs::of_current_device(chain);
   }
 
   [[nodiscard]] std::size_t workspace_bytes() const override {
@@ -76,24 +87,29 @@ class Sm90Plan final : public core::StagedPlanBody {
   [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void* memory,
                                                                   void* stream) const override {
     const DeviceGuard guard(device_.device.index);
-    return std::make_unique<Sm90PackedWeights>(parameters, device_.device, memory, stream);
+    Chain chain(stream);
+    return std::make_unique<Sm90PackedWeights>(parameters, device_.device, memory, chain);
   }
 
   void execute(const core::ExecuteArgs& args) const override;
+  void execute_parameters(core::ExecuteArgs args, const core::Parameters& parameters, void* memory) const override;
   void execute_stage(core::Stage stage, const core::ExecuteArgs& args) const override;
 
  private:
+  /// Null where copies go between the kernels, which the graphs have no place for.
+  [[nodiscard]] ChainGraphs* usable(ChainGraphs* graphs, const core::ExecuteArgs& args) const {
+    return is_aligned(args.x) && is_aligned(args.out) ? graphs : nullptr;
+  }
+  void run_stages(const core::ExecuteArgs& args, Chain& chain) const;
   /// `overlap`: of the knobs, or 0 for a stage by itself.
-  void run_stage(core::Stage stage, const core::ExecuteArgs& args, unsigned overlap) const;
+  void run_stage(core::Stage stage, const core::ExecuteArgs& args, unsigned overlap, Chain& chain) const;
   /// Scale and shift of every position's row of x, behind the planes: 8 bytes beside 768.
   [[nodiscard]] float2* statistics(const core::ExecuteArgs& args) const {
     return reinterpret_cast<float2*>(static_cast<std::byte*>(args.workspace) + 3 * plane_bytes_);
   }
-  void project_input(const void* x, std::byte* planes, bool overlaps, const core::ExecuteArgs& args,
-                     const Sm90PackedWeights& weights) const;
-  void contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps, void* stream) const;
-  void project_output(const void* x, const std::byte* y, void* out, bool overlaps, const core::ExecuteArgs& args,
-                      const Sm90PackedWeights& weights) const;
+  void project_input(const void* x, std::byte* planes, bool overlaps, const core::ExecuteArgs& args, Chain& chain) const;
+  void contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps, Chain& chain) const;
+  void project_output(const void* x, const std::byte* y, void* out, bool overlaps, const core::ExecuteArgs& args, Chain& chain) const;
   void copy_pairs(void* to, const void* from, void* stream) const {
     const auto bytes = static_cast<std::size_t>(problem_.x_elements()) * kElementBytes;
     TRIMUL_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
@@ -102,49 +118,64 @@ class Sm90Plan final : public core::StagedPlanBody {
   core::Problem problem_;
   core::DeviceInfo device_;
   Knobs knobs_;
-  std::int64_t pitch_;       // elements between channels of a, b and y
-  std::size_t plane_bytes_;  // of a, of b, of y
+  std::int64_t pitch_;                     // elements between channels of a, b and y
+  std::size_t plane_bytes_;                // of a, of b, of y
+  ChainGraphs* graphs_ = nullptr;          // of the three kernels
+  ChainGraphs* packing_graphs_ = nullptr;  // of the packing kernel and the three
 };
+
+void Sm90Plan::run_stages(const core::ExecuteArgs& args, Chain& chain) const {
+  for (const auto stage : {core::Stage::kInputProjection, core::Stage::kTriangleContraction, core::Stage::kOutputProjection})
+    run_stage(stage, args, knobs_.overlap, chain);
+  chain.submit();
+}
 
 void Sm90Plan::execute(const core::ExecuteArgs& args) const {
   const DeviceGuard guard(device_.device.index);
-  for (const auto stage : {core::Stage::kInputProjection, core::Stage::kTriangleContraction, core::Stage::kOutputProjection})
-    run_stage(stage, args, knobs_.overlap);
+  Chain chain(usable(graphs_, args), args.stream);
+  run_stages(args, chain);
+}
+
+void Sm90Plan::execute_parameters(core::ExecuteArgs args, const core::Parameters& parameters, void* memory) const {
+  const DeviceGuard guard(device_.device.index);
+  Chain chain(usable(packing_graphs_, args), args.stream);
+  const Sm90PackedWeights packed(parameters, device_.device, memory, chain);
+  args.weights = &packed;
+  run_stages(args, chain);
 }
 
 void Sm90Plan::execute_stage(core::Stage stage, const core::ExecuteArgs& args) const {
   const DeviceGuard guard(device_.device.index);
-  run_stage(stage, args, 0);
+  Chain chain(args.stream);
+  run_stage(stage, args, 0, chain);
 }
 
 /// Bulk copies need 16-byte aligned tensors. A misaligned x or out passes through a plane of the workspace that is free at that moment: y's
 /// before the contraction, then b's for x and a's for out.
-void Sm90Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, unsigned overlap) const {
-  const auto& weights = static_cast<const Sm90PackedWeights&>(*args.weights);
+void Sm90Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, unsigned overlap, Chain& chain) const {
   auto* const a = static_cast<std::byte*>(args.workspace);
   std::byte* const b = a + plane_bytes_;
   std::byte* const y = b + plane_bytes_;
-  const auto is_aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % kTmaAlignmentBytes == 0; };
   const bool copies_x = !is_aligned(args.x);
   switch (stage) {
     case core::Stage::kInputProjection: {
       if (copies_x) copy_pairs(y, args.x, args.stream);
-      return project_input(copies_x ? y : args.x, a, (overlap & kOverlapInputProjection) != 0, args, weights);
+      return project_input(copies_x ? y : args.x, a, (overlap & kOverlapInputProjection) != 0, args, chain);
     }
-    case core::Stage::kTriangleContraction: return contract(a, b, y, (overlap & kOverlapTriangleContraction) != 0, args.stream);
+    case core::Stage::kTriangleContraction: return contract(a, b, y, (overlap & kOverlapTriangleContraction) != 0, chain);
     case core::Stage::kOutputProjection: {
       const bool copies_out = !is_aligned(args.out);
       if (copies_x) copy_pairs(b, args.x, args.stream);
       // The output projection reads x before it waits for the kernel before it: not while a copy is still writing it.
       project_output(copies_x ? b : args.x, y, copies_out ? a : args.out, (overlap & kOverlapOutputProjection) != 0 && !copies_x, args,
-                     weights);
+                     chain);
       if (copies_out) copy_pairs(args.out, a, args.stream);
     }
   }
 }
 
-void Sm90Plan::project_input(const void* x, std::byte* planes, bool overlaps, const core::ExecuteArgs& args,
-                             const Sm90PackedWeights& weights) const {
+void Sm90Plan::project_input(const void* x, std::byte* planes, bool overlaps, const core::ExecuteArgs& args, Chain& chain) const {
+  const auto& weights = static_cast<const Sm90PackedWeights&>(*args.weights);
   InputProjectionParams params{};
   params.tiling = tile_pairs(problem_.batch, problem_.tokens);
   params.x = encode_x(x, problem_, params.tiling.copy);
@@ -159,10 +190,10 @@ void Sm90Plan::project_input(const void* x, std::byte* planes, bool overlaps, co
   params.statistics = statistics(args);
   if (args.mask) params.mask = pack_mask(*args.mask, problem_, params.tiling.copy == TileCopy::kFlat);
   params.eps = problem_.eps;
-  launch_input_projection(params, knobs_.k1_parts, overlaps, device_.num_sms, args.stream);
+  launch_input_projection(params, knobs_.k1_parts, overlaps, device_.num_sms, chain);
 }
 
-void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps, void* stream) const {
+void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps, Chain& chain) const {
   const TriangleContractionConfig config = contraction_config(knobs_.k2_tile);
   const bool incoming = problem_.direction == core::Direction::kIncoming;
   const auto tokens = static_cast<std::uint64_t>(problem_.tokens);
@@ -192,11 +223,12 @@ void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps,
   params.load_policy = plane_policy(problem_.batch, problem_.tokens);
   params.overlaps_projection = overlaps;
   params.skips_empty_rows = tiling.skips_empty_rows;
-  launch_triangle_contraction(knobs_.k2_tile, incoming, params, device_.num_sms, stream);
+  launch_triangle_contraction(knobs_.k2_tile, incoming, params, device_.num_sms, chain);
 }
 
 void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, bool overlaps, const core::ExecuteArgs& args,
-                              const Sm90PackedWeights& weights) const {
+                              Chain& chain) const {
+  const auto& weights = static_cast<const Sm90PackedWeights&>(*args.weights);
   OutputProjectionParams params{};
   params.tiling = tile_pairs(problem_.batch, problem_.tokens);
   params.x = encode_x(x, problem_, params.tiling.copy);
@@ -216,7 +248,7 @@ void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, bool
   params.norm_out = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormOut));
   params.bias = reinterpret_cast<const float*>(weights.at(PackedLayout::kOutBias));
   params.eps = problem_.eps;
-  launch_output_projection(params, problem_.residual, overlaps, device_.num_sms, args.stream);
+  launch_output_projection(params, problem_.residual, overlaps, device_.num_sms, chain);
 }
 
 std::optional<core::Rejection> can_run(const core::Problem& problem, const core::DeviceInfo& device) {

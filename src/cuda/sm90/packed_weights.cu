@@ -4,7 +4,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "cuda/host/check.hpp"
 #include "cuda/ptx/grid.cuh"
 
 namespace trimul::cuda::sm90 {
@@ -83,7 +82,7 @@ Source source_of(const std::optional<core::TensorView>& view) {
 
 }  // namespace
 
-Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* memory, void* stream) {
+Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* memory, Chain& chain) {
   if (memory == nullptr) memory = own_.emplace(device, PackedLayout::kBytes).data();
   data_ = static_cast<std::byte*>(memory);
   const PackParams params{
@@ -101,8 +100,7 @@ Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const c
       .g_out_bias = source_of(parameters.g_out_bias),
       .packed = data_,
   };
-  pack_weights_kernel<<<64, 256, 0, static_cast<cudaStream_t>(stream)>>>(params);
-  TRIMUL_CUDA_CHECK(cudaGetLastError());
+  chain.add(pack_weights_kernel, {.blocks = 128, .threads = 256, .smem_bytes = 0, .overlaps = false}, params);
 }
 
 }  // namespace trimul::cuda::sm90

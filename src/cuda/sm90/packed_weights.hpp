@@ -3,6 +3,7 @@
 
 #include "core/implementation.hpp"
 #include "core/memory.hpp"
+#include "cuda/host/chain.hpp"
 #include "cuda/sm90/limits.hpp"
 
 namespace trimul::cuda::sm90 {
@@ -22,8 +23,8 @@ struct PackedLayout {
 
 class Sm90PackedWeights final : public core::PackedWeights {
  public:
-  /// Packs on the device of the parameters by one small kernel on `stream`, into `memory` or, where that is null, memory of its own.
-  Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* memory, void* stream);
+  /// Packs on the device of the parameters by one small kernel of `chain`, into `memory` or, where that is null, memory of its own.
+  Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* memory, Chain& chain);
   [[nodiscard]] std::size_t bytes() const override { return PackedLayout::kBytes; }
   [[nodiscard]] std::vector<core::ByteRange> ranges() const override {
     const auto begin = reinterpret_cast<std::uintptr_t>(data_);

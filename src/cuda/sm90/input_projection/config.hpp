@@ -8,6 +8,7 @@
 
 #include "cuda/common/mask_params.hpp"
 #include "cuda/common/pair_tiling.hpp"
+#include "cuda/host/chain.hpp"
 #include "cuda/sm90/limits.hpp"
 
 namespace trimul::cuda::sm90 {
@@ -38,7 +39,7 @@ struct InputProjectionParams {
 };
 
 /// Launches on `stream`. `parts`: 1 or 2. `overlaps`: programmatically dependent on the kernel before it. Throws DEVICE_ERROR.
-void launch_input_projection(const InputProjectionParams& params, int parts, bool overlaps, int num_sms, void* stream);
+void launch_input_projection(const InputProjectionParams& params, int parts, bool overlaps, int num_sms, Chain& chain);
 
 /// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
 void prepare_input_projection();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "cuda/host/launch.hpp"
 #include "cuda/sm90/input_projection/config.hpp"
 #include "cuda/sm90/input_projection/kernel.cuh"
 
@@ -9,11 +8,15 @@ namespace trimul::cuda::sm90 {
 namespace {
 
 template <int kParts, bool kHasBias>
-void launch(const InputProjectionParams& params, bool overlaps, int num_sms, void* stream) {
+void add(const InputProjectionParams& params, bool overlaps, int num_sms, Chain& chain) {
   using Config = InputProjectionVariant<kParts, kHasBias>;
   const int blocks = std::min(static_cast<int>(params.tiling.num_tiles), std::max(num_sms / kParts, 1)) * kParts;
-  launch_chain_kernel(input_projection_kernel<Config>, blocks, Config::kCfg.threads(),
-                      sizeof(typename InputProjection<Config>::SharedStorage), overlaps, stream, params);
+  chain.add(input_projection_kernel<Config>,
+            {.blocks = blocks,
+             .threads = Config::kCfg.threads(),
+             .smem_bytes = sizeof(typename InputProjection<Config>::SharedStorage),
+             .overlaps = overlaps},
+            params);
 }
 
 template <int kParts, bool kHasBias>
@@ -24,9 +27,9 @@ void prepare() {
 
 }  // namespace
 
-void launch_input_projection(const InputProjectionParams& params, int parts, bool overlaps, int num_sms, void* stream) {
-  if (params.bias != nullptr) return (parts == 2 ? launch<2, true> : launch<1, true>)(params, overlaps, num_sms, stream);
-  return (parts == 2 ? launch<2, false> : launch<1, false>)(params, overlaps, num_sms, stream);
+void launch_input_projection(const InputProjectionParams& params, int parts, bool overlaps, int num_sms, Chain& chain) {
+  if (params.bias != nullptr) return (parts == 2 ? add<2, true> : add<1, true>)(params, overlaps, num_sms, chain);
+  return (parts == 2 ? add<2, false> : add<1, false>)(params, overlaps, num_sms, chain);
 }
 
 void prepare_input_projection() {

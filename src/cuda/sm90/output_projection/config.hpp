@@ -8,6 +8,7 @@
 
 #include "cuda/common/l2_policy.hpp"
 #include "cuda/common/pair_tiling.hpp"
+#include "cuda/host/chain.hpp"
 #include "cuda/sm90/limits.hpp"
 
 namespace trimul::cuda::sm90 {
@@ -45,7 +46,7 @@ struct OutputProjectionParams {
 
 /// Launches on `stream`. `overlaps`: programmatically dependent on the contraction; x must then be complete before the contraction starts.
 /// Throws DEVICE_ERROR.
-void launch_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, void* stream);
+void launch_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, Chain& chain);
 
 /// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
 void prepare_output_projection();

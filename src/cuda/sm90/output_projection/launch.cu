@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "cuda/host/launch.hpp"
 #include "cuda/sm90/output_projection/config.hpp"
 #include "cuda/sm90/output_projection/kernel.cuh"
 
@@ -9,19 +8,23 @@ namespace trimul::cuda::sm90 {
 namespace {
 
 template <typename Config>
-void launch(const OutputProjectionParams& params, bool overlaps, int num_sms, void* stream) {
+void add(const OutputProjectionParams& params, bool overlaps, int num_sms, Chain& chain) {
   const int blocks = std::min(static_cast<int>(params.tiling.num_tiles), num_sms);
-  launch_chain_kernel(output_projection_kernel<Config>, blocks, Config::kCfg.threads(),
-                      sizeof(typename OutputProjection<Config>::SharedStorage), overlaps, stream, params);
+  chain.add(output_projection_kernel<Config>,
+            {.blocks = blocks,
+             .threads = Config::kCfg.threads(),
+             .smem_bytes = sizeof(typename OutputProjection<Config>::SharedStorage),
+             .overlaps = overlaps},
+            params);
 }
 
 }  // namespace
 
-void launch_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, void* stream) {
+void launch_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, Chain& chain) {
   if (residual)
-    launch<OutputProjectionResidual>(params, overlaps, num_sms, stream);
+    add<OutputProjectionResidual>(params, overlaps, num_sms, chain);
   else
-    launch<OutputProjectionPlain>(params, overlaps, num_sms, stream);
+    add<OutputProjectionPlain>(params, overlaps, num_sms, chain);
 }
 
 void prepare_output_projection() {

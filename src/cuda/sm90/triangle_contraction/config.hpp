@@ -7,6 +7,7 @@
 
 #include "cuda/common/fast_division.hpp"
 #include "cuda/common/l2_policy.hpp"
+#include "cuda/host/chain.hpp"
 #include "cuda/sm90/limits.hpp"
 #include "cuda/sm90/triangle_contraction/variants.hpp"
 
@@ -32,7 +33,7 @@ struct TriangleContractionParams {
 
 /// Launches on `stream`. Throws DEVICE_ERROR. The boxes of params.a and b must be those of the variant.
 void launch_triangle_contraction(ContractionVariant variant, bool incoming, const TriangleContractionParams& params, int num_sms,
-                                 void* stream);
+                                 Chain& chain);
 
 /// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
 void prepare_triangle_contraction();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "cuda/host/launch.hpp"
 #include "cuda/sm90/triangle_contraction/config.hpp"
 #include "cuda/sm90/triangle_contraction/kernel.cuh"
 
@@ -12,15 +11,15 @@ template <ContractionVariant kVariant, bool kIncoming>
 constexpr std::size_t kSmemBytes = sizeof(typename TriangleContraction<kVariant, kIncoming>::SharedStorage);
 
 template <ContractionVariant kVariant>
-void launch(bool incoming, const TriangleContractionParams& params, int num_sms, void* stream) {
+void add(bool incoming, const TriangleContractionParams& params, int num_sms, Chain& chain) {
   constexpr TriangleContractionConfig kCfg = contraction_config(kVariant);
-  const int blocks = std::min(params.total_tiles, num_sms * kCfg.blocks_per_sm);
-  if (incoming)
-    launch_chain_kernel(triangle_contraction_kernel<kVariant, true>, blocks, kCfg.threads(), kSmemBytes<kVariant, true>,
-                        params.overlaps_projection, stream, params);
-  else
-    launch_chain_kernel(triangle_contraction_kernel<kVariant, false>, blocks, kCfg.threads(), kSmemBytes<kVariant, false>,
-                        params.overlaps_projection, stream, params);
+  ChainLaunch launch{.blocks = std::min(params.total_tiles, num_sms * kCfg.blocks_per_sm),
+                     .threads = kCfg.threads(),
+                     .smem_bytes = kSmemBytes<kVariant, false>,
+                     .overlaps = params.overlaps_projection};
+  if (!incoming) return chain.add(triangle_contraction_kernel<kVariant, false>, launch, params);
+  launch.smem_bytes = kSmemBytes<kVariant, true>;
+  chain.add(triangle_contraction_kernel<kVariant, true>, launch, params);
 }
 
 template <ContractionVariant kVariant>
@@ -32,12 +31,12 @@ void prepare() {
 }  // namespace
 
 void launch_triangle_contraction(ContractionVariant variant, bool incoming, const TriangleContractionParams& params, int num_sms,
-                                 void* stream) {
+                                 Chain& chain) {
   switch (variant) {
-    case ContractionVariant::kSmall64x64: return launch<ContractionVariant::kSmall64x64>(incoming, params, num_sms, stream);
-    case ContractionVariant::kPingPong128x128: return launch<ContractionVariant::kPingPong128x128>(incoming, params, num_sms, stream);
-    case ContractionVariant::kShared192x192: return launch<ContractionVariant::kShared192x192>(incoming, params, num_sms, stream);
-    case ContractionVariant::kPingPong128x192: return launch<ContractionVariant::kPingPong128x192>(incoming, params, num_sms, stream);
+    case ContractionVariant::kSmall64x64: return add<ContractionVariant::kSmall64x64>(incoming, params, num_sms, chain);
+    case ContractionVariant::kPingPong128x128: return add<ContractionVariant::kPingPong128x128>(incoming, params, num_sms, chain);
+    case ContractionVariant::kShared192x192: return add<ContractionVariant::kShared192x192>(incoming, params, num_sms, chain);
+    case ContractionVariant::kPingPong128x192: return add<ContractionVariant::kPingPong128x192>(incoming, params, num_sms, chain);
   }
 }
 
