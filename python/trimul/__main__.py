@@ -5,11 +5,16 @@ import os
 import pathlib
 import sys
 
+import trimul
+
 
 def main():
-    command = pathlib.Path(__file__).parent / "bin" / "trimul"
-    if not command.is_file():
-        sys.exit(f"trimul: this package was built without the command: {command} does not exist; build it with TRIMUL_BUILD_CLI=ON")
+    """Becomes the command; exit status 1 where the package has none."""
+    # An editable install keeps what was compiled in a second place of the package's path.
+    places = [pathlib.Path(place) / "bin" / "trimul" for place in trimul.__path__]
+    command = next((place for place in places if place.is_file()), None)
+    if command is None:
+        sys.exit(f"trimul: this package was built without the command: {places[0]} does not exist; TRIMUL_BUILD_CLI=ON builds it")
     os.execv(command, ["trimul", *sys.argv[1:]])
 
 
