@@ -48,8 +48,9 @@ const char* trimul_device_description(trimul_device device) {
   const bool is_cpu = device.type == TRIMUL_CPU && device.index == 0;
   const bool is_gpu = device.type == TRIMUL_CUDA && device.index >= 0 && device.index < core::cuda_device_count();
   if (!is_cpu && !is_gpu) return nullptr;
-  const trimul_status status = guarded(
-      [&] { description_text = is_cpu ? core::cpu_description() : core::gpu_description(core::describe_device(core::check_device(device))); });
+  const trimul_status status = guarded([&] {
+    description_text = is_cpu ? core::cpu_description() : core::gpu_description(core::describe_device(core::check_device(device)));
+  });
   return status == TRIMUL_OK ? description_text.c_str() : nullptr;
 }
 
