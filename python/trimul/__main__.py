@@ -14,7 +14,8 @@ def main():
     places = [pathlib.Path(place) / "bin" / "trimul" for place in trimul.__path__]
     command = next((place for place in places if place.is_file()), None)
     if command is None:
-        sys.exit(f"trimul: this package was built without the command: {places[0]} does not exist; TRIMUL_BUILD_CLI=ON builds it")
+        sys.exit(f"trimul: this package was built without the command: {places[0]} does not exist; pip install --config-settings "
+                 "cmake.define.TRIMUL_BUILD_CLI=ON builds one with it")
     os.execv(command, ["trimul", *sys.argv[1:]])
 
 
