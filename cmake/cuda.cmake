@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds nvcc as TRIMUL_CUDA says and sets TRIMUL_HAVE_CUDA. Before any target: they take CMAKE_CUDA_ARCHITECTURES at their creation.
+set(TRIMUL_CUDA_ARCHS "" CACHE STRING "Architectures of the CUDA kernels, as CMAKE_CUDA_ARCHITECTURES; empty: those of a checkout; all: those of a wheel")
+option(TRIMUL_CUDA_LINEINFO "Line tables in the CUDA kernels: they cost nothing and name the source in profiles, by paths of this machine" ON)
 set(TRIMUL_HAVE_CUDA OFF)
+# Every kernel of today needs Hopper's instructions; the two lists part with the first that runs elsewhere.
+set(checkout_architectures 90a-real)
+set(all_architectures 90a-real)
 if(NOT TRIMUL_CUDA STREQUAL "OFF")
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+  if(TRIMUL_CUDA_ARCHS STREQUAL "all")
+    set(CMAKE_CUDA_ARCHITECTURES ${all_architectures})
+  elseif(TRIMUL_CUDA_ARCHS)
+    set(CMAKE_CUDA_ARCHITECTURES ${TRIMUL_CUDA_ARCHS})
+  elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES ${checkout_architectures})
   endif()
   include(CheckLanguage)
   check_language(CUDA)
