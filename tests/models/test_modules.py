@@ -4,7 +4,7 @@
 import pytest
 import torch
 import trimul
-from support import FORMATS, MODELS, random_input, randomised, reference, relative_rms
+from model_cases import FORMATS, MODELS, random_input, randomised, reference, relative_rms
 
 TOKENS = {"cpu": 45, "cuda": 217}
 DIRECTIONS = ("outgoing", "incoming")

@@ -10,7 +10,7 @@ import pytest
 import torch
 import trimul
 from openfold3.core.model.latent.base_blocks import PairBlock
-from support import BF16_BOUND, randomised, relative_rms
+from model_cases import BF16_BOUND, randomised, relative_rms
 
 CLASSES = (module.TriangleMultiplicativeUpdate, module.FusedTriangleMultiplicativeUpdate)
 

@@ -1,123 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""install_as_cuequivariance: what a model that hard-codes cuEquivariance finds, with that package absent, as a tree of the same
-shape, and as the real one where it can be imported. Each test is a process of its own, since it is about sys.modules."""
+"""install_as_cuequivariance where cuEquivariance is absent."""
 
 import importlib.util
-import os
-import subprocess
-import sys
-import textwrap
 
 import pytest
+from cuequivariance_scripts import ROUND_TRIP, run
 
-# The update is replaced by one that tells its arguments: these tests are about names and import no torch.
-PROLOGUE = """
-import importlib, importlib.util, pickle, sys
-import trimul
-from trimul import install_as_cuequivariance, uninstall_as_cuequivariance
-assert "torch" not in sys.modules
-trimul.triangle_multiplicative_update = lambda *args, **kwargs: ("ours", args, kwargs)
-
-def is_ours(function):
-    return function("x", "incoming", eps=0.5)[0] == "ours"
-
-def error_of(error, statement):
-    try:
-        exec(statement, {})
-    except error as caught:
-        return str(caught)
-    raise AssertionError(f"{statement!r} raised no {error.__name__}")
-
-def state():
-    ours = {name: module for name, module in sys.modules.items() if name.startswith("cuequivariance")}
-    return ours, {name: dict(vars(module)) for name, module in ours.items() if module is not None}, list(sys.meta_path)
-
-IMPORTS = [
-    "from cuequivariance_torch import triangle_multiplicative_update as f",
-    "import cuequivariance_torch as c; f = c.triangle_multiplicative_update",
-    "import cuequivariance_torch as c; f = c.primitives.triangle.triangle_multiplicative_update",
-    "from cuequivariance_torch.primitives.triangle import triangle_multiplicative_update as f",
-    "import cuequivariance_torch.primitives.triangle as t; f = t.triangle_multiplicative_update",
-    "import cuequivariance_torch.primitives.triangle; f = cuequivariance_torch.triangle_multiplicative_update",
-    "from cuequivariance_torch.primitives import triangle; f = triangle.triangle_multiplicative_update",
-    "import importlib; f = importlib.import_module('cuequivariance_torch').triangle_multiplicative_update",
-    "import importlib; f = importlib.import_module('.triangle', 'cuequivariance_torch.primitives').triangle_multiplicative_update",
-    "f = getattr(__import__('cuequivariance_torch.primitives.triangle', fromlist=['x']), 'triangle_multiplicative_update')",
-]
-
-def function_of(statement):
-    names = {}
-    exec(statement, names)
-    return names["f"]
-"""
-
-# Stands for the real package: a namespace below it, a package that takes its names from the module and reads a file of its own while
-# it is imported, two modules that go on working beside the replaced names.
-TREE = {
-    "VERSION": "0.13.0\n",
-    "__init__.py": """
-        import importlib.resources
-        __version__ = importlib.resources.files(__package__).joinpath("VERSION").read_text().strip()
-        from .primitives.triangle import TriMulPrecision, triangle_attention, triangle_multiplicative_update
-        from cuequivariance_torch import layers
-        """,
-    "primitives/triangle.py": """
-        import enum
-        class TriMulPrecision(enum.IntEnum):
-            DEFAULT = 0
-        def triangle_attention(*args):
-            return "their attention"
-        def triangle_multiplicative_update(*args, **kwargs):
-            return ("theirs", args, kwargs)
-        """,
-    "layers/__init__.py": "from cuequivariance_torch.primitives.triangle import triangle_attention\nWIDTH = 128\n",
-}
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuequivariance_torch") is not None, reason="cuequivariance_torch is installed here")
 
 
-def run(*parts, path=None):
-    """Runs prologue and parts as one script with `path` first on sys.path. Output of any kind is a failure: installing prints nothing."""
-    paths = ([str(path)] if path else []) + [p for p in sys.path if p]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-    script = "\n".join(map(textwrap.dedent, (PROLOGUE, *parts)))
-    result = subprocess.run([sys.executable, "-W", "error", "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == "" and result.stderr == "", (result.stdout, result.stderr)
-
-
-@pytest.fixture
-def tree(tmp_path):
-    for name, text in TREE.items():
-        path = tmp_path / "cuequivariance_torch" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text))
-    return tmp_path
-
-
-@pytest.fixture
-def absent():
-    if importlib.util.find_spec("cuequivariance_torch") is not None:
-        pytest.skip("cuequivariance_torch is installed in this environment")
-
-
-ROUND_TRIP = """
-before = state()
-uninstall_as_cuequivariance()
-assert state() == before
-install_as_cuequivariance()
-inside = state()
-install_as_cuequivariance()
-assert state() == inside != before
-uninstall_as_cuequivariance()
-assert state() == before, (state(), before)
-uninstall_as_cuequivariance()
-assert state() == before
-"""
-
-
-# ---- absent -----------------------------------------------------------------------------------------------------------------
-
-
-def test_absent_every_import_finds_ours(absent):
+def test_absent_every_import_finds_ours():
     run("""
         install_as_cuequivariance()
         for statement in IMPORTS:
@@ -130,7 +22,7 @@ def test_absent_every_import_finds_ours(absent):
 
 
 @pytest.mark.parametrize("first", range(10))
-def test_absent_each_import_alone_finds_ours_after_modules_were_dropped(absent, first):
+def test_absent_each_import_alone_finds_ours_after_modules_were_dropped(first):
     run(f"""
         install_as_cuequivariance()
         for name in [name for name in sys.modules if name.startswith("cuequivariance")]:
@@ -142,7 +34,7 @@ def test_absent_each_import_alone_finds_ours_after_modules_were_dropped(absent, 
         """)
 
 
-def test_absent_install_is_reversible_and_idempotent(absent):
+def test_absent_install_is_reversible_and_idempotent():
     run(ROUND_TRIP, """
         assert importlib.util.find_spec("cuequivariance_torch") is None
         error_of(ModuleNotFoundError, "import cuequivariance_torch")
@@ -151,7 +43,7 @@ def test_absent_install_is_reversible_and_idempotent(absent):
         """)
 
 
-def test_absent_modules_have_specs_reload_and_pickle(absent):
+def test_absent_modules_have_specs_reload_and_pickle():
     run("""
         install_as_cuequivariance()
         for name in ("cuequivariance_torch", "cuequivariance_torch.primitives", "cuequivariance_torch.primitives.triangle"):
@@ -171,7 +63,7 @@ def test_absent_modules_have_specs_reload_and_pickle(absent):
         """)
 
 
-def test_absent_precision_and_version(absent):
+def test_absent_precision_and_version():
     run("""
         install_as_cuequivariance()
         import cuequivariance_torch
@@ -186,7 +78,7 @@ def test_absent_precision_and_version(absent):
         """)
 
 
-def test_absent_other_names_are_absent_and_say_what_to_do(absent):
+def test_absent_other_names_are_absent_and_say_what_to_do():
     run("""
         install_as_cuequivariance()
         import cuequivariance_torch, cuequivariance_torch.primitives.triangle as triangle
@@ -212,183 +104,6 @@ def test_absent_other_names_are_absent_and_say_what_to_do(absent):
         """)
 
 
-def test_blocked_package_is_served_and_blocked_again_after(tree):
-    run("""
-        sys.modules["cuequivariance_torch"] = None
-        """, ROUND_TRIP, """
-        error_of(ModuleNotFoundError, "import cuequivariance_torch")
-        install_as_cuequivariance()
-        for statement in IMPORTS:
-            assert is_ours(function_of(statement)), statement
-        assert not hasattr(sys.modules["cuequivariance_torch"], "layers")
-        """, path=tree)
-
-
-# ---- a tree like the real one -----------------------------------------------------------------------------------------------
-
-
-INSTALLED_CHECKS = """
-import cuequivariance_torch, cuequivariance_torch.primitives.triangle as triangle
-assert cuequivariance_torch.__version__ == "0.13.0" and cuequivariance_torch.layers.WIDTH == 128
-for module in (cuequivariance_torch, triangle):
-    assert module.triangle_attention() == "their attention"
-    assert module.TriMulPrecision is trimul.TriMulPrecision
-    assert module.__spec__.loader is module.__loader__ and type(module.__loader__).__name__ == "SourceFileLoader"
-assert type(importlib.util.find_spec("cuequivariance_torch").loader).__name__ == "SourceFileLoader"
-for statement in IMPORTS:
-    assert is_ours(function_of(statement)), statement
-"""
-
-RESTORED_CHECKS = """
-for statement in IMPORTS:
-    assert function_of(statement)(1)[0] == "theirs", statement
-assert "TriMulPrecision" in vars(triangle) and triangle.TriMulPrecision is not trimul.TriMulPrecision
-assert cuequivariance_torch.TriMulPrecision is triangle.TriMulPrecision
-assert not any(type(finder).__module__.startswith("trimul") for finder in sys.meta_path)
-"""
-
-
-def test_installed_and_imported_after(tree):
-    run("""
-        before = state()
-        install_as_cuequivariance()
-        assert "cuequivariance_torch" not in sys.modules
-        assert importlib.util.find_spec("cuequivariance_torch").origin.endswith("__init__.py")
-        """, INSTALLED_CHECKS, """
-        uninstall_as_cuequivariance()
-        assert list(sys.meta_path) == before[2]
-        """, RESTORED_CHECKS, path=tree)
-
-
-@pytest.mark.parametrize("name", ["cuequivariance_torch", "cuequivariance_torch.primitives.triangle"])
-def test_installed_and_imported_before(tree, name):
-    run(f"""
-        import {name}
-        theirs = cuequivariance_torch.triangle_multiplicative_update
-        """, ROUND_TRIP, """
-        install_as_cuequivariance()
-        """, INSTALLED_CHECKS, """
-        assert theirs(1)[0] == "theirs"
-        uninstall_as_cuequivariance()
-        """, RESTORED_CHECKS, """
-        assert cuequivariance_torch.triangle_multiplicative_update is theirs
-        """, path=tree)
-
-
-def test_installed_reload_and_second_import_are_replaced_too(tree):
-    run("""
-        install_as_cuequivariance()
-        import cuequivariance_torch, cuequivariance_torch.primitives.triangle as triangle
-        importlib.reload(triangle)
-        assert is_ours(triangle.triangle_multiplicative_update)
-        importlib.reload(cuequivariance_torch)
-        """, INSTALLED_CHECKS, """
-        first = cuequivariance_torch
-        for name in [name for name in sys.modules if name.startswith("cuequivariance")]:
-            del sys.modules[name]
-        """, INSTALLED_CHECKS, """
-        assert first is not cuequivariance_torch
-        uninstall_as_cuequivariance()
-        assert first.triangle_multiplicative_update(1)[0] == "theirs"
-        """, RESTORED_CHECKS, """
-        importlib.reload(triangle)
-        importlib.reload(cuequivariance_torch)
-        """, RESTORED_CHECKS, path=tree)
-
-
-def test_installed_without_the_names_gains_the_function_and_loses_it_again(tree):
-    (tree / "cuequivariance_torch" / "__init__.py").write_text("OLD = True\n")
-    (tree / "cuequivariance_torch" / "primitives" / "triangle.py").unlink()
-    run("""
-        import cuequivariance_torch
-        install_as_cuequivariance()
-        assert cuequivariance_torch.OLD and is_ours(cuequivariance_torch.triangle_multiplicative_update)
-        assert "TriMulPrecision" not in vars(cuequivariance_torch)
-        from cuequivariance_torch.primitives.triangle import triangle_multiplicative_update
-        assert is_ours(triangle_multiplicative_update)
-        uninstall_as_cuequivariance()
-        assert not hasattr(cuequivariance_torch, "triangle_multiplicative_update")
-        assert not hasattr(cuequivariance_torch.primitives, "triangle")
-        error_of(ModuleNotFoundError, "import cuequivariance_torch.primitives.triangle")
-        """, path=tree)
-
-
-def test_installed_but_broken_tells_its_own_error(tree):
-    (tree / "cuequivariance_torch" / "primitives" / "triangle.py").write_text("raise ImportError('libcue.so.9: cannot open shared object file')\n")
-    run("""
-        install_as_cuequivariance()
-        assert "libcue.so.9" in error_of(ImportError, "import cuequivariance_torch")
-        assert "cuequivariance_torch" not in sys.modules
-        uninstall_as_cuequivariance()
-        """, path=tree)
-
-
-def test_what_others_assigned_in_between_is_left_alone(tree):
-    run("""
-        import cuequivariance_torch
-        install_as_cuequivariance()
-        cuequivariance_torch.triangle_multiplicative_update = "another's"
-        uninstall_as_cuequivariance()
-        assert cuequivariance_torch.triangle_multiplicative_update == "another's"
-        assert cuequivariance_torch.primitives.triangle.triangle_multiplicative_update(1)[0] == "theirs"
-        """, path=tree)
-
-
-def test_a_module_put_into_sys_modules_is_replaced_in_place():
-    run("""
-        import types
-        fake = sys.modules["cuequivariance_torch"] = types.ModuleType("cuequivariance_torch")
-        fake.triangle_multiplicative_update = len
-        install_as_cuequivariance()
-        assert sys.modules["cuequivariance_torch"] is fake and is_ours(function_of(IMPORTS[0]))
-        uninstall_as_cuequivariance()
-        assert fake.triangle_multiplicative_update is len
-        """)
-
-
-@pytest.mark.parametrize("installed", [False, True])
-def test_threads_that_install_import_and_uninstall(tree, absent, installed):
-    run("""
-        import threading
-        failures = []
-
-        def work(seed):
-            try:
-                for i in range(200):
-                    install_as_cuequivariance()
-                    if (i + seed) % 3 == 0:
-                        uninstall_as_cuequivariance()
-            except BaseException as caught:
-                failures.append(repr(caught))
-
-        def load():
-            try:
-                for i in range(200):
-                    sys.modules.pop("cuequivariance_torch.primitives.triangle", None)
-                    try:
-                        import cuequivariance_torch.primitives.triangle as triangle
-                        assert callable(getattr(triangle, "triangle_multiplicative_update", len))
-                    except (ImportError, KeyError):
-                        pass  # uninstalled, or dropped by another thread, while this one imported it
-            except BaseException as caught:
-                failures.append(repr(caught))
-
-        before = list(sys.meta_path)
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)] + [threading.Thread(target=load)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-            assert not thread.is_alive()
-        assert not failures, failures
-        uninstall_as_cuequivariance()
-        assert list(sys.meta_path) == before
-        """, path=tree if installed else None)
-
-
-# ---- with the real things ---------------------------------------------------------------------------------------------------
-
-
 def test_signature_is_the_drop_ins():
     pytest.importorskip("torch")
     run("""
@@ -400,25 +115,3 @@ def test_signature_is_the_drop_ins():
             return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
         assert plain(triangle_multiplicative_update) == plain(trimul.triangle_multiplicative_update)
         """)
-
-
-def test_real_package():
-    """Where TRIMUL_CUEQUIVARIANCE names a folder that holds cuequivariance and cuequivariance_torch (pip install --target, --no-deps)."""
-    folder = os.environ.get("TRIMUL_CUEQUIVARIANCE", "")
-    if not os.path.isdir(os.path.join(folder, "cuequivariance_torch")):
-        pytest.skip("TRIMUL_CUEQUIVARIANCE names no folder with cuequivariance_torch")
-    for order in ("install_as_cuequivariance()\nimport cuequivariance_torch as c", "import cuequivariance_torch as c\ninstall_as_cuequivariance()"):
-        run(order, """
-            names = ["triangle_attention", "attention_pair_bias", "SegmentedPolynomial", "layers", "Linear", "__version__"]
-            kept = {name: getattr(c, name) for name in names}
-            for statement in IMPORTS:
-                assert is_ours(function_of(statement)), statement
-            assert c.TriMulPrecision is c.primitives.triangle.TriMulPrecision is trimul.TriMulPrecision
-            importlib.reload(c.primitives.triangle)
-            assert is_ours(c.primitives.triangle.triangle_multiplicative_update)
-            uninstall_as_cuequivariance()
-            for module in (c, c.primitives.triangle):
-                assert module.triangle_multiplicative_update.__module__ == "cuequivariance_torch.primitives.triangle"
-                assert module.TriMulPrecision is not trimul.TriMulPrecision
-            assert all(getattr(c, name) is kept[name] for name in names)
-            """, path=folder)
