@@ -139,8 +139,6 @@ class _Finder:
             ours = _ours(name)
             if theirs is not ours:
                 self._theirs[name] = theirs
-            elif (id(module), name) in self._replaced:
-                continue
             else:  # imported from their other module, where it has been replaced already
                 theirs = self._theirs.get(name, _ABSENT)
             self._replaced[id(module), name] = (module, ours, theirs)

@@ -56,6 +56,7 @@ for statement in IMPORTS:
     assert function_of(statement)(1)[0] == "theirs", statement
 assert "TriMulPrecision" in vars(triangle) and triangle.TriMulPrecision is not trimul.TriMulPrecision
 assert cuequivariance_torch.TriMulPrecision is triangle.TriMulPrecision
+assert cuequivariance_torch.triangle_multiplicative_update is triangle.triangle_multiplicative_update
 assert not any(type(finder).__module__.startswith("trimul") for finder in sys.meta_path)
 """
 
