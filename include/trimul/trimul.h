@@ -103,6 +103,11 @@ typedef struct trimul_tensor {
   const int64_t* strides; /* [ndim], elements, or NULL */
 } trimul_tensor;
 
+/* Whether two tensors share no byte, by the ranges that their sizes and strides reach: INVALID_ARGUMENT naming both where they do, and as
+ * every call for a malformed tensor. For callers that copy an argument on its way in and owe the rules of aliasing to the original. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_tensor_check_disjoint(const char* name, const trimul_tensor* tensor,
+                                                                       const char* other_name, const trimul_tensor* other);
+
 /* ---- the problem --------------------------------------------------------------------------------------------------- */
 
 typedef enum trimul_direction { TRIMUL_OUTGOING = 0, TRIMUL_INCOMING = 1 } trimul_direction;
@@ -226,6 +231,13 @@ typedef struct trimul_plan trimul_plan;
  * the CPU. On success *weights must be given to trimul_weights_destroy. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_weights_create(const trimul_plan* plan, const trimul_parameters* parameters, void* stream,
                                                                 trimul_weights** weights);
+/* The same into the caller's memory: trimul_plan_packed_bytes on the plan's device, 256-byte aligned, which outlive the weights. For hosts
+ * whose allocator is the only one that may be asked, as while a graph is captured. INVALID_ARGUMENT for memory that is too small or
+ * misaligned, or touches a parameter. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_weights_pack(const trimul_plan* plan, const trimul_parameters* parameters, void* memory,
+                                                              size_t memory_bytes, void* stream, trimul_weights** weights);
+/* Bytes of trimul_weights_pack's memory. 0 where packed weights lie in the host's own, as on the CPU; then the memory may be NULL. */
+TRIMUL_API size_t trimul_plan_packed_bytes(const trimul_plan* plan);
 /* NULL is allowed. */
 TRIMUL_API void trimul_weights_destroy(trimul_weights* weights);
 /* Bytes the packed copy holds. */
@@ -238,19 +250,40 @@ typedef struct trimul_plan_options {
   const char* implementation; /* NULL: the first that accepts; a name: that one or UNSUPPORTED with its reason */
   const trimul_knob* knobs;   /* [num_knobs] overrides; unknown name: INVALID_ARGUMENT; a value outside its range: UNSUPPORTED */
   size_t num_knobs;
-  const char* arch; /* NULL: the device of the problem. "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": plan for a GPU of that
-                       architecture whether or not one is there; such a plan explains, its execute is UNSUPPORTED */
+  const char* arch;    /* NULL: the device of the problem. "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": plan for a GPU of that
+                          architecture whether or not one is there; such a plan explains, its execute is UNSUPPORTED */
+  int32_t max_threads; /* CPU: bounds the threads that a plan takes by itself, a host's own setting; 0: no bound. The knob goes before it */
 } trimul_plan_options;
 
 #define TRIMUL_PLAN_OPTIONS_INIT \
-  { sizeof(trimul_plan_options), NULL, NULL, 0, NULL }
+  { sizeof(trimul_plan_options), NULL, NULL, 0, NULL, 0 }
 
 /* Validates the problem, chooses the implementation and its tiles, computes the workspace. `options` may be NULL.
  * On success *plan must be given to trimul_plan_destroy. UNSUPPORTED lists every implementation with its reason. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_plan_create(const trimul_problem* problem, const trimul_plan_options* options,
                                                              trimul_plan** plan);
+/* The same through a cache of the process: who asks again for an equal problem with equal options gets the plan that is there, in well
+ * under a microsecond. Bounded; the least recently used plan makes room, and who holds it keeps it. On success *plan must be given to
+ * trimul_plan_destroy, which gives it back. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_plan_acquire(const trimul_problem* problem, const trimul_plan_options* options,
+                                                              trimul_plan** plan);
 /* NULL is allowed. No execute of this plan may be running. */
 TRIMUL_API void trimul_plan_destroy(trimul_plan* plan);
+
+typedef struct trimul_plan_cache_info {
+  size_t struct_size;
+  size_t hits; /* calls of trimul_plan_acquire, since the process began or the cache was cleared */
+  size_t misses;
+  size_t entries;
+  size_t capacity;
+} trimul_plan_cache_info;
+
+#define TRIMUL_PLAN_CACHE_INFO_INIT \
+  { sizeof(trimul_plan_cache_info), 0, 0, 0, 0 }
+
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_plan_cache_get_info(trimul_plan_cache_info* info);
+/* Forgets every plan and the counts. Plans that are held stay what they are. */
+TRIMUL_API void trimul_plan_cache_clear(void);
 
 /* Bytes of scratch that execute needs on the plan's device. Constant for the life of the plan. The buffer must be 256-byte
  * aligned, its contents on entry do not matter, and it may be reused once the call (on a GPU: the stream) has passed. */
@@ -290,6 +323,15 @@ typedef struct trimul_execute_args {
  * no synchronisation. On the CPU: returns when done. Thread-safe: any number of threads may execute one plan, each with its
  * own workspace and out. Bitwise reproducible, whatever the number of threads and whatever the rest of the batch holds. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_execute(const trimul_plan* plan, const trimul_execute_args* args);
+
+/* As trimul_execute, for parameters that may change from call to call: packs them in front of the work, on a GPU by one small kernel on the
+ * stream into the end of the workspace, and keeps nothing. args->weights is NULL; the workspace has at least
+ * trimul_plan_workspace_bytes_with_parameters bytes and, as `out`, touches no parameter. Bitwise what trimul_weights_create and
+ * trimul_execute give. On a GPU: no allocation, no synchronisation; the parameters are read when the stream gets there. */
+TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_execute_parameters(const trimul_plan* plan, const trimul_execute_args* args,
+                                                                    const trimul_parameters* parameters);
+/* Bytes of scratch that trimul_execute_parameters needs; otherwise as trimul_plan_workspace_bytes. */
+TRIMUL_API size_t trimul_plan_workspace_bytes_with_parameters(const trimul_plan* plan);
 
 /* ---- stages --------------------------------------------------------------------------------------------------------- */
 

@@ -188,12 +188,12 @@ CallTensors check_call(const Problem& problem, const trimul_tensor* x, const tri
   return call;
 }
 
-void check_workspace(const void* workspace, std::size_t bytes, std::size_t needed_bytes) {
-  if (bytes < needed_bytes) fail_invalid("workspace: size is ", bytes, " bytes, expected at least ", needed_bytes);
+void check_buffer(const char* name, const void* memory, std::size_t bytes, std::size_t needed_bytes) {
+  if (bytes < needed_bytes) fail_invalid(name, ": size is ", bytes, " bytes, expected at least ", needed_bytes);
   if (needed_bytes == 0) return;
-  if (workspace == nullptr) fail_invalid("workspace: is NULL, expected ", needed_bytes, " bytes");
-  if (reinterpret_cast<std::uintptr_t>(workspace) % kWorkspaceAlignmentBytes != 0)
-    fail_invalid("workspace: address is not 256-byte aligned, expected a multiple of 256");
+  if (memory == nullptr) fail_invalid(name, ": is NULL, expected ", needed_bytes, " bytes");
+  if (reinterpret_cast<std::uintptr_t>(memory) % kWorkspaceAlignmentBytes != 0)
+    fail_invalid(name, ": address is not 256-byte aligned, expected a multiple of 256");
 }
 
 }  // namespace trimul::core

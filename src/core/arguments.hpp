@@ -49,7 +49,7 @@ struct CallTensors {
 /// anything, so that what is wrong is not reported as what does not fit.
 CallTensors check_call(const Problem& problem, const trimul_tensor* x, const trimul_tensor* mask, const trimul_tensor* out);
 
-/// workspace: large enough, 256-byte aligned, not NULL unless nothing is needed.
-void check_workspace(const void* workspace, std::size_t bytes, std::size_t needed_bytes);
+/// Plain memory that the caller lends: large enough, 256-byte aligned, not NULL unless nothing is needed.
+void check_buffer(const char* name, const void* memory, std::size_t bytes, std::size_t needed_bytes);
 
 }  // namespace trimul::core

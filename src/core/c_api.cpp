@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/arguments.hpp"
-#include "core/build_info.hpp"
 #include "core/c_api_boundary.hpp"
 #include "core/checked.hpp"
 #include "core/env.hpp"
@@ -11,13 +10,14 @@
 #include "core/knobs.hpp"
 #include "core/memory.hpp"
 #include "core/plan.hpp"
+#include "core/plan_cache.hpp"
 #include "reference/reference.hpp"
 #include "trimul/trimul.h"
 
 namespace core = trimul::core;
 
 struct trimul_plan {
-  core::Plan plan;
+  std::shared_ptr<const core::Plan> plan;
 };
 
 struct trimul_weights {
@@ -34,7 +34,7 @@ thread_local std::string returned_text;  // what a `const char*` result points a
 
 const core::Plan& plan_of(const trimul_plan* plan) {
   if (plan == nullptr) core::fail_invalid("plan: is NULL");
-  return plan->plan;
+  return *plan->plan;
 }
 
 const core::Weights& weights_of(const trimul_execute_args& args) {
@@ -48,6 +48,8 @@ core::PlanOptions read_options(const trimul_plan_options* given) {
   const auto in = read_struct("options", given);
   if (in.implementation != nullptr) options.implementation = in.implementation;
   if (in.arch != nullptr) options.arch = in.arch;
+  if (in.max_threads < 0) core::fail_invalid("options: max_threads is ", in.max_threads, ", expected at least 0");
+  options.max_threads = in.max_threads;
   if (in.num_knobs > 0 && in.knobs == nullptr) core::fail_invalid("options: knobs is NULL, expected ", in.num_knobs, " knobs");
   for (std::size_t k = 0; k < in.num_knobs; ++k) {
     if (in.knobs[k].name == nullptr) core::fail_invalid("options: the name of knob ", k, " is NULL");
@@ -128,6 +130,14 @@ const char* trimul_dtype_name(trimul_dtype dtype) {
   return core::dtype_name(static_cast<core::DType>(dtype));
 }
 
+trimul_status trimul_tensor_check_disjoint(const char* name, const trimul_tensor* tensor, const char* other_name,
+                                           const trimul_tensor* other) {
+  return guarded([&] {
+    if (name == nullptr || other_name == nullptr) core::fail_invalid("name: is NULL, expected what to call the tensor");
+    core::check_disjoint({name, core::view_tensor(name, tensor).bytes()}, {{other_name, core::view_tensor(other_name, other).bytes()}});
+  });
+}
+
 trimul_status trimul_problem_out_dtype(const trimul_problem* problem, trimul_dtype* out_dtype) {
   return guarded([&] {
     if (out_dtype == nullptr) core::fail_invalid("out_dtype: is NULL, expected a place for the result");
@@ -201,6 +211,20 @@ trimul_status trimul_weights_create(const trimul_plan* plan, const trimul_parame
   });
 }
 
+trimul_status trimul_weights_pack(const trimul_plan* plan, const trimul_parameters* parameters, void* memory, size_t memory_bytes,
+                                  void* stream, trimul_weights** weights) {
+  return guarded([&] {
+    const core::Plan& checked = plan_of(plan);
+    if (weights == nullptr) core::fail_invalid("weights: is NULL, expected a place for the result");
+    *weights = nullptr;
+    *weights = new trimul_weights{checked.pack_weights(read_struct("parameters", parameters), memory, memory_bytes, stream)};
+  });
+}
+
+size_t trimul_plan_packed_bytes(const trimul_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan->packed_bytes();
+}
+
 void trimul_weights_destroy(trimul_weights* weights) {
   delete weights;
 }
@@ -213,8 +237,29 @@ trimul_status trimul_plan_create(const trimul_problem* problem, const trimul_pla
   return guarded([&] {
     if (plan == nullptr) core::fail_invalid("plan: is NULL, expected a place for the result");
     *plan = nullptr;
-    *plan = new trimul_plan{core::Plan(core::validate_problem(read_struct("problem", problem)), read_options(options))};
+    *plan =
+        new trimul_plan{std::make_shared<const core::Plan>(core::validate_problem(read_struct("problem", problem)), read_options(options))};
   });
+}
+
+trimul_status trimul_plan_acquire(const trimul_problem* problem, const trimul_plan_options* options, trimul_plan** plan) {
+  return guarded([&] {
+    if (plan == nullptr) core::fail_invalid("plan: is NULL, expected a place for the result");
+    *plan = nullptr;
+    *plan =
+        new trimul_plan{core::plan_cache().find_or_make(core::validate_problem(read_struct("problem", problem)), read_options(options))};
+  });
+}
+
+trimul_status trimul_plan_cache_get_info(trimul_plan_cache_info* info) {
+  return guarded([&] {
+    const core::PlanCache::Info now = core::plan_cache().info();
+    write_struct("info", {sizeof(trimul_plan_cache_info), now.hits, now.misses, now.entries, now.capacity}, info);
+  });
+}
+
+void trimul_plan_cache_clear(void) {
+  core::plan_cache().clear();
 }
 
 void trimul_plan_destroy(trimul_plan* plan) {
@@ -222,27 +267,40 @@ void trimul_plan_destroy(trimul_plan* plan) {
 }
 
 size_t trimul_plan_workspace_bytes(const trimul_plan* plan) {
-  return plan == nullptr ? 0 : plan->plan.workspace_bytes();
+  return plan == nullptr ? 0 : plan->plan->workspace_bytes();
 }
 
 const char* trimul_plan_implementation(const trimul_plan* plan) {
-  return plan == nullptr ? "" : plan->plan.implementation().data();
+  return plan == nullptr ? "" : plan->plan->implementation().data();
 }
 
 int64_t trimul_plan_traffic_bytes(const trimul_plan* plan) {
-  return plan == nullptr ? 0 : plan->plan.traffic_bytes();
+  return plan == nullptr ? 0 : plan->plan->traffic_bytes();
 }
 
 double trimul_plan_flop(const trimul_plan* plan) {
-  return plan == nullptr ? 0.0 : plan->plan.flop();
+  return plan == nullptr ? 0.0 : plan->plan->flop();
 }
 
 double trimul_plan_floor_us(const trimul_plan* plan) {
-  return plan == nullptr ? 0.0 : plan->plan.floor_us();
+  return plan == nullptr ? 0.0 : plan->plan->floor_us();
 }
 
 const char* trimul_plan_explain(const trimul_plan* plan) {
-  return plan == nullptr ? "" : plan->plan.explain().c_str();
+  return plan == nullptr ? "" : plan->plan->explain().c_str();
+}
+
+size_t trimul_plan_workspace_bytes_with_parameters(const trimul_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan->workspace_bytes_with_parameters();
+}
+
+trimul_status trimul_execute_parameters(const trimul_plan* plan, const trimul_execute_args* args, const trimul_parameters* parameters) {
+  return guarded([&] {
+    const core::Plan& checked = plan_of(plan);
+    const auto in = read_struct("args", args);
+    if (in.weights != nullptr) core::fail_invalid("weights: given, but the parameters are to be packed, expected NULL");
+    checked.execute_parameters(in, read_struct("parameters", parameters));
+  });
 }
 
 trimul_status trimul_execute(const trimul_plan* plan, const trimul_execute_args* args) {
@@ -254,7 +312,7 @@ trimul_status trimul_execute(const trimul_plan* plan, const trimul_execute_args*
 }
 
 size_t trimul_plan_num_stages(const trimul_plan* plan) {
-  return plan == nullptr ? 0 : plan->plan.num_stages();
+  return plan == nullptr ? 0 : plan->plan->num_stages();
 }
 
 trimul_status trimul_plan_stage(const trimul_plan* plan, size_t index, trimul_stage_info* info) {
@@ -335,55 +393,6 @@ trimul_status trimul_reference(const trimul_update_args* args, trimul_rounding r
       std::copy_n(values, c_z, result + ((cell.b * problem.tokens + cell.i) * problem.tokens + cell.j) * problem.c_z);
     });
   });
-}
-
-trimul_status trimul_memory_allocate(trimul_device device, size_t bytes, void** memory) {
-  return guarded([&] {
-    if (memory == nullptr) core::fail_invalid("memory: is NULL, expected a place for the result");
-    *memory = nullptr;
-    *memory = core::allocate_memory(core::check_device(device), bytes);
-  });
-}
-
-void trimul_memory_free(trimul_device device, void* memory) {
-  if (memory != nullptr) (void)guarded([&] { core::free_memory(core::check_device(device), memory); });
-}
-
-trimul_status trimul_memory_copy(trimul_device to_device, void* to, trimul_device from_device, const void* from, size_t bytes,
-                                 void* stream) {
-  return guarded([&] {
-    if (bytes > 0 && to == nullptr) core::fail_invalid("to: is NULL, expected ", bytes, " bytes");
-    if (bytes > 0 && from == nullptr) core::fail_invalid("from: is NULL, expected ", bytes, " bytes");
-    core::copy_memory(core::check_device(to_device), to, core::check_device(from_device), from, bytes, stream);
-  });
-}
-
-int32_t trimul_cuda_device_count(void) {
-  return core::cuda_device_count();
-}
-
-const char* trimul_device_description(trimul_device device) {
-  const bool is_cpu = device.type == TRIMUL_CPU && device.index == 0;
-  const bool is_gpu = device.type == TRIMUL_CUDA && device.index >= 0 && device.index < core::cuda_device_count();
-  if (!is_cpu && !is_gpu) return nullptr;
-  const trimul_status status = guarded(
-      [&] { returned_text = is_cpu ? core::cpu_description() : core::gpu_description(core::describe_device(core::check_device(device))); });
-  return status == TRIMUL_OK ? returned_text.c_str() : nullptr;
-}
-
-trimul_status trimul_device_ceilings(trimul_device device, double* bytes_per_us, double* flop_per_us) {
-  return guarded([&] {
-    if (bytes_per_us == nullptr || flop_per_us == nullptr)
-      core::fail_invalid(bytes_per_us == nullptr ? "bytes_per_us" : "flop_per_us", ": is NULL, expected a place for the result");
-    const core::DeviceInfo info = core::describe_device(core::check_device(device));
-    *bytes_per_us = info.bytes_per_us;
-    *flop_per_us = info.flop_per_us;
-  });
-}
-
-const char* trimul_build_info(void) {
-  static const std::string info = core::build_info();
-  return info.c_str();
 }
 
 }  // extern "C"

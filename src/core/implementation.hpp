@@ -24,6 +24,7 @@ struct Rejection {
 struct Knob {
   std::string name;
   std::int64_t value;
+  friend bool operator==(const Knob&, const Knob&) = default;
 };
 
 /// The whole numbers that a knob takes.
@@ -73,7 +74,10 @@ class PlanBody {
   [[nodiscard]] virtual std::string explain() const = 0;
   /// Names the layout of PackedWeights this plan reads; weights of another layout are refused.
   [[nodiscard]] virtual std::string_view weights_layout() const = 0;
-  [[nodiscard]] virtual std::unique_ptr<PackedWeights> pack_weights(const Parameters& parameters, void* stream) const = 0;
+  /// `memory`: null, or packed_bytes() on the plan's device, 256-byte aligned, that outlive the result; then nothing is allocated there.
+  [[nodiscard]] virtual std::unique_ptr<PackedWeights> pack_weights(const Parameters& parameters, void* memory, void* stream) const = 0;
+  /// Bytes of device memory that packed weights take; 0 where they lie in the host's memory and pack_weights takes it by itself.
+  [[nodiscard]] virtual std::size_t packed_bytes() const { return 0; }
   virtual void execute(const ExecuteArgs& args) const = 0;
   /// This body where its execute consists of stages that can be run one by one, else null.
   [[nodiscard]] virtual const class StagedPlanBody* as_staged() const { return nullptr; }

@@ -2,6 +2,7 @@
 // From the knobs that a caller gives to a value for each that the implementation has.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "core/env.hpp"
@@ -19,11 +20,24 @@ inline std::vector<Knob> recommended_knobs(const Implementation& implementation,
   return knobs;
 }
 
+/// The only knob of the CPU implementations; by default TRIMUL_NUM_THREADS or all processors.
+inline constexpr KnobRange kThreadsKnob[] = {{"threads", 1, 4096}};
+inline std::vector<std::int64_t> recommend_threads(const Problem&, const DeviceInfo&) {
+  return {env::num_threads()};
+}
+
+/// Lowers what the implementation would take by itself to `max_threads`; 0: leaves it.
+inline void bound_threads(std::vector<Knob>& knobs, int max_threads) {
+  for (Knob& knob : knobs)
+    if (max_threads > 0 && knob.name == kThreadsKnob->name) knob.value = std::min<std::int64_t>(knob.value, max_threads);
+}
+
 /// The same with the caller's overrides; the last of one name decides. INVALID_ARGUMENT for an unknown name, UNSUPPORTED for a value
 /// outside its range.
 inline std::vector<Knob> complete_knobs(const Implementation& implementation, const Problem& problem, const DeviceInfo& device,
-                                        const std::vector<Knob>& given) {
+                                        const std::vector<Knob>& given, int max_threads = 0) {
   std::vector<Knob> knobs = recommended_knobs(implementation, problem, device);
+  bound_threads(knobs, max_threads);
   for (const Knob& knob : given) {
     std::size_t k = 0;
     std::string known;
@@ -35,12 +49,6 @@ inline std::vector<Knob> complete_knobs(const Implementation& implementation, co
     knobs[k].value = knob.value;
   }
   return knobs;
-}
-
-/// The only knob of the CPU implementations; by default TRIMUL_NUM_THREADS or all processors.
-inline constexpr KnobRange kThreadsKnob[] = {{"threads", 1, 4096}};
-inline std::vector<std::int64_t> recommend_threads(const Problem&, const DeviceInfo&) {
-  return {env::num_threads()};
 }
 
 }  // namespace trimul::core

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/arguments.hpp"
+#include "core/checked.hpp"
 #include "core/env.hpp"
 #include "core/error.hpp"
 #include "core/knobs.hpp"
@@ -22,6 +22,13 @@ std::string declined_text(const std::vector<Declined>& declined) {
   std::string lines;
   for (const Declined& entry : declined) lines += text("declined ", entry.name, ": ", entry.reason, "\n");
   return lines;
+}
+
+/// Memory of the parameters that are there.
+std::vector<NamedRange> ranges_of(const Parameters& parameters) {
+  std::vector<NamedRange> ranges;
+  for (const TensorView* parameter : parameters.present()) ranges.push_back({parameter->name.c_str(), parameter->bytes()});
+  return ranges;
 }
 
 }  // namespace
@@ -51,7 +58,8 @@ Plan::Plan(const Problem& problem, const PlanOptions& options, std::span<const I
   Choice choice = choose_implementation(problem, options, list);
   implementation_ = choice.implementation;
   device_ = std::move(choice.device);
-  body_ = implementation_->make_plan(problem, device_, complete_knobs(*implementation_, problem, device_, options.knobs));
+  body_ =
+      implementation_->make_plan(problem, device_, complete_knobs(*implementation_, problem, device_, options.knobs, options.max_threads));
   explanation_ = compose_explanation(choice.declined);
   if (env::log_dispatch()) env::log_line(explanation_);
 }
@@ -110,14 +118,37 @@ std::string Plan::compose_explanation(const std::vector<Declined>& declined) con
   return lines + declined_text(declined);
 }
 
-std::unique_ptr<Weights> Plan::prepare_weights(const trimul_parameters& parameters, void* stream) const {
-  const Parameters checked = check_parameters(parameters, problem_.c_z, problem_.c_hidden, problem_.device);
+std::size_t Plan::workspace_bytes_with_parameters() const {
+  if (problem_.is_empty()) return 0;
+  const auto bytes = static_cast<std::int64_t>(workspace_bytes());
+  return static_cast<std::size_t>(round_up(bytes, kWorkspaceAlignmentBytes)) + body_->packed_bytes();
+}
+
+Parameters Plan::check_plan_parameters(const trimul_parameters& parameters) const {
+  Parameters checked = check_parameters(parameters, problem_.c_z, problem_.c_hidden, problem_.device);
   const auto check_presence = [](const char* what, bool got, bool expected) {
     if (got != expected)
       fail_invalid(what, ": ", got ? "given" : "missing", ", but the plan was made ", expected ? "with" : "without", " it");
   };
   check_presence("p_in_bias or g_in_bias", checked.has_in_bias(), problem_.has_in_bias);
   check_presence("p_out_bias or g_out_bias", checked.has_out_bias(), problem_.has_out_bias);
+  return checked;
+}
+
+std::unique_ptr<Weights> Plan::prepare_weights(const trimul_parameters& parameters, void* stream) const {
+  return pack_checked(check_plan_parameters(parameters), nullptr, stream);
+}
+
+std::unique_ptr<Weights> Plan::pack_weights(const trimul_parameters& parameters, void* memory, std::size_t memory_bytes,
+                                            void* stream) const {
+  const Parameters checked = check_plan_parameters(parameters);
+  check_buffer("memory", memory, memory_bytes, packed_bytes());
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  check_disjoint({"memory", {begin, begin + packed_bytes()}}, ranges_of(checked));
+  return pack_checked(checked, packed_bytes() == 0 ? nullptr : memory, stream);
+}
+
+std::unique_ptr<Weights> Plan::pack_checked(const Parameters& checked, void* memory, void* stream) const {
   auto weights = std::make_unique<Weights>();
   weights->implementation = implementation_->name;
   weights->layout = std::string(body_->weights_layout());
@@ -126,7 +157,7 @@ std::unique_ptr<Weights> Plan::prepare_weights(const trimul_parameters& paramete
   weights->c_hidden = problem_.c_hidden;
   weights->has_in_bias = problem_.has_in_bias;
   weights->has_out_bias = problem_.has_out_bias;
-  weights->packed = body_->pack_weights(checked, stream);
+  weights->packed = body_->pack_weights(checked, memory, stream);
   return weights;
 }
 
@@ -143,41 +174,54 @@ void Plan::check_weights(const Weights& weights) const {
   if (!(weights.device == problem_.device)) fail_invalid("weights: are on another device than the plan");
 }
 
-ExecuteArgs Plan::check_execute(const trimul_execute_args& args, const Weights& weights) const {
+ExecuteArgs Plan::check_execute(const trimul_execute_args& args, std::size_t needed_bytes, const std::vector<NamedRange>& weights) const {
   const CallTensors tensors = check_call(problem_, args.x, args.mask, args.out);
-  check_weights(weights);
-  check_workspace(args.workspace, args.workspace_bytes, workspace_bytes());
+  check_buffer("workspace", args.workspace, args.workspace_bytes, needed_bytes);
 
-  std::vector<NamedRange> packed;
-  for (const ByteRange& range : weights.packed->ranges()) packed.push_back({"weights", range});
   const auto workspace_begin = reinterpret_cast<std::uintptr_t>(args.workspace);
-  const NamedRange workspace{"workspace", {workspace_begin, workspace_begin + workspace_bytes()}};
+  const NamedRange workspace{"workspace", {workspace_begin, workspace_begin + needed_bytes}};
   const NamedRange result{"out", tensors.out.bytes()};
   check_disjoint(workspace, tensors.inputs);
-  check_disjoint(workspace, packed);
+  check_disjoint(workspace, weights);
   check_disjoint(result, {workspace});
-  check_disjoint(result, packed);
+  check_disjoint(result, weights);
 
   if (device_.is_hypothetical)
     throw Error(StatusCode::kUnsupported,
                 text("device: the plan was made for ", device_.name, " as such, not for a device that is here; it only explains"));
-  return {.x = tensors.x.data,
-          .mask = tensors.mask,
-          .weights = weights.packed.get(),
-          .out = tensors.out.data,
-          .workspace = args.workspace,
-          .stream = args.stream};
+  return {.x = tensors.x.data, .mask = tensors.mask, .out = tensors.out.data, .workspace = args.workspace, .stream = args.stream};
+}
+
+ExecuteArgs Plan::check_execute_weights(const trimul_execute_args& args, const Weights& weights) const {
+  check_weights(weights);
+  std::vector<NamedRange> packed;
+  for (const ByteRange& range : weights.packed->ranges()) packed.push_back({"weights", range});
+  ExecuteArgs bound = check_execute(args, workspace_bytes(), packed);
+  bound.weights = weights.packed.get();
+  return bound;
 }
 
 void Plan::execute(const trimul_execute_args& args, const Weights& weights) const {
-  const ExecuteArgs bound = check_execute(args, weights);
+  const ExecuteArgs bound = check_execute_weights(args, weights);
   if (!problem_.is_empty()) body_->execute(bound);
 }
 
 void Plan::execute_stage(std::size_t index, const trimul_execute_args& args, const Weights& weights) const {
   const Stage stage = stage_at(index);
-  const ExecuteArgs bound = check_execute(args, weights);
+  const ExecuteArgs bound = check_execute_weights(args, weights);
   if (!problem_.is_empty()) body_->as_staged()->execute_stage(stage, bound);
+}
+
+void Plan::execute_parameters(const trimul_execute_args& args, const trimul_parameters& parameters) const {
+  const Parameters checked = check_plan_parameters(parameters);
+  const std::size_t needed_bytes = workspace_bytes_with_parameters();
+  ExecuteArgs bound = check_execute(args, needed_bytes, ranges_of(checked));
+  if (problem_.is_empty()) return;
+  void* const memory =
+      body_->packed_bytes() == 0 ? nullptr : static_cast<std::byte*>(args.workspace) + (needed_bytes - body_->packed_bytes());
+  const auto packed = body_->pack_weights(checked, memory, args.stream);
+  bound.weights = packed.get();
+  body_->execute(bound);
 }
 
 }  // namespace trimul::core

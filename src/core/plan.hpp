@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/arguments.hpp"
 #include "core/implementation.hpp"
 #include "core/registry.hpp"
 
@@ -37,6 +38,8 @@ struct PlanOptions {
   std::string implementation;  // empty: the first that accepts
   std::string arch;            // empty: the problem's device
   std::vector<Knob> knobs;
+  int max_threads = 0;  // of the implementation's own choice on the CPU; 0: no bound
+  friend bool operator==(const PlanOptions&, const PlanOptions&) = default;
 };
 
 /// Who serves a problem, and who of those before it does not.
@@ -56,6 +59,8 @@ class Plan {
   [[nodiscard]] const Problem& problem() const { return problem_; }
   [[nodiscard]] std::string_view implementation() const { return implementation_->name; }
   [[nodiscard]] std::size_t workspace_bytes() const { return problem_.is_empty() ? 0 : body_->workspace_bytes(); }
+  /// Workspace of execute_parameters: that of execute and, behind it, the packed parameters where they lie on the device.
+  [[nodiscard]] std::size_t workspace_bytes_with_parameters() const;
   [[nodiscard]] std::int64_t traffic_bytes() const;
   [[nodiscard]] double flop() const;
   [[nodiscard]] double floor_us() const;
@@ -66,16 +71,28 @@ class Plan {
   [[nodiscard]] Stage stage_at(std::size_t index) const;
   [[nodiscard]] const std::string& explain() const { return explanation_; }
 
+  [[nodiscard]] std::size_t packed_bytes() const { return body_->packed_bytes(); }
   [[nodiscard]] std::unique_ptr<Weights> prepare_weights(const trimul_parameters& parameters, void* stream) const;
+  /// The same into memory of the caller's, packed_bytes() at least.
+  [[nodiscard]] std::unique_ptr<Weights> pack_weights(const trimul_parameters& parameters, void* memory, std::size_t memory_bytes,
+                                                      void* stream) const;
   void execute(const trimul_execute_args& args, const Weights& weights) const;
+  /// Packs the parameters into the end of the workspace, then executes. Checks everything before it writes anything.
+  void execute_parameters(const trimul_execute_args& args, const trimul_parameters& parameters) const;
   /// One stage alone, after the same checks. INVALID_ARGUMENT for an index that stage_at refuses.
   void execute_stage(std::size_t index, const trimul_execute_args& args, const Weights& weights) const;
 
  private:
   [[nodiscard]] std::string compose_explanation(const std::vector<Declined>& declined) const;
   void check_weights(const Weights& weights) const;
-  /// Everything that can be wrong with an execute; the arguments as the implementation takes them.
-  [[nodiscard]] ExecuteArgs check_execute(const trimul_execute_args& args, const Weights& weights) const;
+  [[nodiscard]] Parameters check_plan_parameters(const trimul_parameters& parameters) const;
+  [[nodiscard]] std::unique_ptr<Weights> pack_checked(const Parameters& parameters, void* memory, void* stream) const;
+  /// Everything that can be wrong with an execute but its weights; the arguments as the implementation takes them. `weights`: memory that
+  /// neither workspace nor out may touch.
+  [[nodiscard]] ExecuteArgs check_execute(const trimul_execute_args& args, std::size_t needed_bytes,
+                                          const std::vector<NamedRange>& weights) const;
+  /// The same with prepared weights, bound.
+  [[nodiscard]] ExecuteArgs check_execute_weights(const trimul_execute_args& args, const Weights& weights) const;
 
   Problem problem_;
   DeviceInfo device_;

@@ -44,6 +44,8 @@ struct Problem {
   bool has_out_bias = false;
   bool residual = false;
 
+  friend bool operator==(const Problem&, const Problem&) = default;
+
   /// Pairs of one sample, N^2. validate_problem has made sure that this and every product below fits.
   [[nodiscard]] std::int64_t pairs() const { return tokens * tokens; }
   [[nodiscard]] std::int64_t x_elements() const { return batch * pairs() * c_z; }

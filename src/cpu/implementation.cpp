@@ -27,7 +27,7 @@ class CpuPlan final : public core::PlanBody {
 
   [[nodiscard]] std::string_view weights_layout() const override { return "fp32"; }
 
-  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void*) const override {
+  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void*, void*) const override {
     return std::make_unique<CpuPackedWeights>(parameters, problem_.c_z, problem_.c_hidden);
   }
 

@@ -47,7 +47,7 @@ class ReferencePlan final : public core::PlanBody {
     return core::text("arithmetic: fp64, the output rounded once\nthreads: ", num_threads_, "\n");
   }
   [[nodiscard]] std::string_view weights_layout() const override { return "fp64"; }
-  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void*) const override {
+  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void*, void*) const override {
     return std::make_unique<ReferencePackedWeights>(ReferenceWeights(parameters, problem_.c_z, problem_.c_hidden));
   }
   void execute(const core::ExecuteArgs& args) const override {

@@ -34,7 +34,7 @@ class IdleBody : public Base {
   [[nodiscard]] std::size_t workspace_bytes() const override { return 0; }
   [[nodiscard]] std::string explain() const override { return "tiles: none\n"; }
   [[nodiscard]] std::string_view weights_layout() const override { return "none"; }
-  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters&, void*) const override {
+  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters&, void*, void*) const override {
     return std::make_unique<NoWeights>();
   }
   void execute(const core::ExecuteArgs&) const override { ADD_FAILURE() << "executed"; }

@@ -22,7 +22,7 @@ core::Implementation impostor(std::string_view name) {
     [[nodiscard]] std::size_t workspace_bytes() const override { return 0; }
     [[nodiscard]] std::string explain() const override { return ""; }
     [[nodiscard]] std::string_view weights_layout() const override { return "none"; }
-    [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters&, void*) const override {
+    [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters&, void*, void*) const override {
       return std::make_unique<Weights>();
     }
     void execute(const core::ExecuteArgs& args) const override { kExecute(problem_, args); }

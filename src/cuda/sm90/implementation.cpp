@@ -71,9 +71,12 @@ class Sm90Plan final : public core::StagedPlanBody {
 
   [[nodiscard]] std::string_view weights_layout() const override { return "sm90 bf16 128x128"; }
 
-  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void* stream) const override {
+  [[nodiscard]] std::size_t packed_bytes() const override { return PackedLayout::kBytes; }
+
+  [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void* memory,
+                                                                  void* stream) const override {
     const DeviceGuard guard(device_.device.index);
-    return std::make_unique<Sm90PackedWeights>(parameters, device_.device, stream);
+    return std::make_unique<Sm90PackedWeights>(parameters, device_.device, memory, stream);
   }
 
   void execute(const core::ExecuteArgs& args) const override;

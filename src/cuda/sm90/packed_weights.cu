@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 
 #include "cuda/host/check.hpp"
+#include "cuda/ptx/grid.cuh"
 
 namespace trimul::cuda::sm90 {
 namespace {
@@ -45,6 +46,8 @@ __device__ bool is_gate_row(int row) {
 }
 
 __global__ void pack_weights_kernel(const __grid_constant__ PackParams p) {
+  // Whatever reads the result waits for this kernel's end; only the input projection's set-up may run beside it.
+  ptx::griddepcontrol_launch_dependents();
   const int first = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   const int step = static_cast<int>(gridDim.x * blockDim.x);
   auto* in_weight = reinterpret_cast<__nv_bfloat16*>(p.packed + PackedLayout::kInWeight);
@@ -80,8 +83,9 @@ Source source_of(const std::optional<core::TensorView>& view) {
 
 }  // namespace
 
-Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* stream)
-    : buffer_(device, PackedLayout::kBytes) {
+Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* memory, void* stream) {
+  if (memory == nullptr) memory = own_.emplace(device, PackedLayout::kBytes).data();
+  data_ = static_cast<std::byte*>(memory);
   const PackParams params{
       .norm_in_weight = source_of(parameters.norm_in_weight),
       .norm_in_bias = source_of(parameters.norm_in_bias),
@@ -95,7 +99,7 @@ Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const c
       .p_out_bias = source_of(parameters.p_out_bias),
       .g_out_weight = source_of(parameters.g_out_weight),
       .g_out_bias = source_of(parameters.g_out_bias),
-      .packed = static_cast<std::byte*>(buffer_.data()),
+      .packed = data_,
   };
   pack_weights_kernel<<<64, 256, 0, static_cast<cudaStream_t>(stream)>>>(params);
   TRIMUL_CUDA_CHECK(cudaGetLastError());

@@ -22,17 +22,18 @@ struct PackedLayout {
 
 class Sm90PackedWeights final : public core::PackedWeights {
  public:
-  /// Packs on the device of the parameters by one small kernel on `stream`.
-  Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* stream);
-  [[nodiscard]] std::size_t bytes() const override { return buffer_.bytes(); }
+  /// Packs on the device of the parameters by one small kernel on `stream`, into `memory` or, where that is null, memory of its own.
+  Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* memory, void* stream);
+  [[nodiscard]] std::size_t bytes() const override { return PackedLayout::kBytes; }
   [[nodiscard]] std::vector<core::ByteRange> ranges() const override {
-    const auto begin = reinterpret_cast<std::uintptr_t>(buffer_.data());
-    return {{begin, begin + buffer_.bytes()}};
+    const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+    return {{begin, begin + PackedLayout::kBytes}};
   }
-  [[nodiscard]] const std::byte* at(std::size_t offset) const { return static_cast<const std::byte*>(buffer_.data()) + offset; }
+  [[nodiscard]] const std::byte* at(std::size_t offset) const { return data_ + offset; }
 
  private:
-  core::OwnedMemory buffer_;
+  std::optional<core::OwnedMemory> own_;
+  std::byte* data_;
 };
 
 }  // namespace trimul::cuda::sm90

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensors.hpp"
+
+#include <dlfcn.h>
+#include <torch/csrc/stable/ops.h>
+
+#include <array>
+#include <stdexcept>
+#include <vector>
+
+namespace trimul::torch_binding {
+namespace {
+
+constexpr std::size_t kAlignmentBytes = 256;
+constexpr std::size_t kNumTorchDtypes = 64;
+
+/// torch's dtype number -> trimul_dtype, 0 where there is none.
+std::array<int32_t, kNumTorchDtypes> map_dtypes() {
+  std::array<int32_t, kNumTorchDtypes> map{};
+  const auto set = [&map](int32_t torch_dtype, trimul_dtype dtype) { map.at(static_cast<std::size_t>(torch_dtype)) = dtype; };
+  set(aoti_torch_dtype_float64(), TRIMUL_F64);
+  set(aoti_torch_dtype_float32(), TRIMUL_F32);
+  set(aoti_torch_dtype_float16(), TRIMUL_F16);
+  set(aoti_torch_dtype_bfloat16(), TRIMUL_BF16);
+  set(aoti_torch_dtype_bool(), TRIMUL_BOOL);
+  set(aoti_torch_dtype_uint8(), TRIMUL_U8);
+  set(aoti_torch_dtype_int8(), TRIMUL_I8);
+  set(aoti_torch_dtype_int16(), TRIMUL_I16);
+  set(aoti_torch_dtype_int32(), TRIMUL_I32);
+  set(aoti_torch_dtype_int64(), TRIMUL_I64);
+  return map;
+}
+
+/// 0 for a dtype without a number.
+int32_t trimul_dtype_of(int32_t torch_dtype) {
+  static const auto dtypes = map_dtypes();
+  return torch_dtype >= 0 && static_cast<std::size_t>(torch_dtype) < kNumTorchDtypes ? dtypes[static_cast<std::size_t>(torch_dtype)] : 0;
+}
+
+int32_t torch_dtype_of_tensor(AtenTensorHandle tensor) {
+  int32_t dtype = 0;
+  check_torch(aoti_torch_get_dtype(tensor, &dtype), "reading a dtype");
+  return dtype;
+}
+
+int32_t torch_device_type(const trimul_device& device) {
+  return device.type == TRIMUL_CUDA ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu();
+}
+
+std::int64_t bytes_of(int32_t torch_dtype, const std::vector<std::int64_t>& sizes) {
+  auto bytes = static_cast<std::int64_t>(trimul_dtype_bytes(static_cast<trimul_dtype>(trimul_dtype_of(torch_dtype))));
+  for (const std::int64_t size : sizes) bytes *= size;
+  return bytes;
+}
+
+TensorRef allocate_sizes(const char* what, const std::int64_t* sizes, std::size_t ndim, int32_t torch_dtype, const trimul_device& device) {
+  std::array<std::int64_t, TRIMUL_MAX_NDIM> strides{};
+  std::int64_t stride = 1;
+  for (std::size_t d = ndim; d-- > 0;) {
+    strides[d] = stride;
+    stride *= sizes[d] > 0 ? sizes[d] : 1;
+  }
+  AtenTensorHandle made = nullptr;
+  const AOTITorchError error = aoti_torch_empty_strided(static_cast<std::int64_t>(ndim), sizes, strides.data(), torch_dtype,
+                                                        torch_device_type(device), device.index, &made);
+  if (error != AOTI_TORCH_SUCCESS)
+    fail(TRIMUL_OUT_OF_MEMORY, std::string(what) + ": out of memory, torch could not allocate " +
+                                   std::to_string(bytes_of(torch_dtype, {sizes, sizes + ndim})) + " bytes on " +
+                                   (device.type == TRIMUL_CUDA ? "cuda:" + std::to_string(device.index) : "cpu"));
+  return TensorRef(made);
+}
+
+/// A tensor of torch's own class that shares what `tensor` refers to.
+torch::stable::Tensor shared(const TensorRef& tensor) {
+  AtenTensorHandle again = nullptr;
+  check_torch(aoti_torch_new_tensor_handle(tensor.get(), &again), "sharing a tensor");
+  return torch::stable::Tensor(again);
+}
+
+TensorRef own(const torch::stable::Tensor& tensor) {
+  AtenTensorHandle again = nullptr;
+  check_torch(aoti_torch_new_tensor_handle(tensor.get(), &again), "sharing a tensor");
+  return TensorRef(again);
+}
+
+using GetStream = AOTITorchError (*)(int32_t device_index, void** stream);
+
+/// Of the library that holds torch's CUDA part, which a torch for the CPU lacks.
+GetStream load_get_stream() {
+  void* const library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  void* const found = library == nullptr ? nullptr : dlsym(library, "aoti_torch_get_current_cuda_stream");
+  if (found == nullptr) fail(TRIMUL_UNSUPPORTED, "x: is on a GPU, but this torch has no CUDA part that tells its current stream");
+  return reinterpret_cast<GetStream>(found);
+}
+
+}  // namespace
+
+void fail(trimul_status status, const std::string& message) {
+  throw std::runtime_error("[" + std::string(trimul_status_name(status)) + "] " + message);
+}
+
+void check_torch(AOTITorchError error, const char* what) {
+  if (error != AOTI_TORCH_SUCCESS) fail(TRIMUL_INTERNAL, std::string(what) + ": torch reported an error");
+}
+
+trimul_device device_of(const char* name, AtenTensorHandle tensor) {
+  static const int32_t cpu = aoti_torch_device_type_cpu();
+  static const int32_t cuda = aoti_torch_device_type_cuda();
+  int32_t type = 0;
+  int32_t index = 0;
+  check_torch(aoti_torch_get_device_type(tensor, &type), name);
+  if (type == cpu) return {TRIMUL_CPU, 0};
+  if (type != cuda)
+    fail(TRIMUL_UNSUPPORTED, std::string(name) + ": is on a device of torch's type " + std::to_string(type) + ", expected cpu or cuda");
+  check_torch(aoti_torch_get_device_index(tensor, &index), name);
+  return {TRIMUL_CUDA, index};
+}
+
+bool has_known_dtype(AtenTensorHandle tensor) {
+  return trimul_dtype_of(torch_dtype_of_tensor(tensor)) != 0;
+}
+
+bool is_complex(AtenTensorHandle tensor) {
+  const int32_t dtype = torch_dtype_of_tensor(tensor);
+  return dtype == aoti_torch_dtype_complex32() || dtype == aoti_torch_dtype_complex64() || dtype == aoti_torch_dtype_complex128();
+}
+
+trimul_tensor view(const char* name, AtenTensorHandle tensor) {
+  std::int64_t ndim = 0;
+  std::int64_t* sizes = nullptr;
+  std::int64_t* strides = nullptr;
+  const void* data = nullptr;
+  trimul_tensor view{};
+  view.device = device_of(name, tensor);
+  const int32_t torch_dtype = torch_dtype_of_tensor(tensor);
+  view.dtype = trimul_dtype_of(torch_dtype);
+  check_torch(aoti_torch_get_dim(tensor, &ndim), name);
+  check_torch(aoti_torch_get_sizes(tensor, &sizes), name);
+  check_torch(aoti_torch_get_strides(tensor, &strides), name);
+  check_torch(torch_get_const_data_ptr(tensor, &data), name);
+  if (view.dtype == 0)
+    fail(TRIMUL_INVALID_ARGUMENT, std::string(name) + ": dtype has torch's number " + std::to_string(torch_dtype) +
+                                      ", expected float64, float32, float16 or bfloat16");
+  if (ndim > TRIMUL_MAX_NDIM)
+    fail(TRIMUL_INVALID_ARGUMENT,
+         std::string(name) + ": number of dimensions is " + std::to_string(ndim) + ", expected at most " + std::to_string(TRIMUL_MAX_NDIM));
+  view.data = const_cast<void*>(data);
+  view.ndim = static_cast<int32_t>(ndim);
+  view.sizes = sizes;
+  view.strides = strides;
+  return view;
+}
+
+bool is_contiguous(const trimul_tensor& tensor) {
+  std::int64_t expected = 1;
+  bool is_packed = true;
+  for (int32_t d = tensor.ndim; d-- > 0;) {
+    if (tensor.sizes[d] == 0) return true;
+    is_packed = is_packed && (tensor.sizes[d] == 1 || tensor.strides[d] == expected);
+    expected *= tensor.sizes[d];
+  }
+  return is_packed;
+}
+
+TensorRef contiguous(const TensorRef& tensor) {
+  return own(torch::stable::contiguous(shared(tensor)));
+}
+
+TensorRef to_fp32(const TensorRef& tensor) {
+  return own(torch::stable::to(shared(tensor), torch::headeronly::ScalarType::Float));
+}
+
+TensorRef allocate(const char* what, std::initializer_list<std::int64_t> sizes, int32_t torch_dtype, const trimul_device& device) {
+  return allocate_sizes(what, sizes.begin(), sizes.size(), torch_dtype, device);
+}
+
+TensorRef allocate_like(const char* what, const trimul_tensor& shape, int32_t torch_dtype) {
+  return allocate_sizes(what, shape.sizes, static_cast<std::size_t>(shape.ndim), torch_dtype, shape.device);
+}
+
+TensorRef allocate_workspace(std::size_t bytes, const trimul_device& device, void** aligned) {
+  *aligned = nullptr;
+  if (bytes == 0) return {};
+  // On a GPU torch's blocks begin at multiples of 512 bytes.
+  const std::size_t slack = device.type == TRIMUL_CUDA ? 0 : kAlignmentBytes - 1;
+  TensorRef memory = allocate("workspace", {static_cast<std::int64_t>(bytes + slack)}, aoti_torch_dtype_uint8(), device);
+  const void* data = nullptr;
+  check_torch(torch_get_const_data_ptr(memory.get(), &data), "workspace");
+  const auto address = (reinterpret_cast<std::uintptr_t>(data) + slack) / kAlignmentBytes * kAlignmentBytes;
+  *aligned = reinterpret_cast<void*>(slack == 0 ? reinterpret_cast<std::uintptr_t>(data) : address);
+  return memory;
+}
+
+int32_t torch_dtype_of(trimul_dtype dtype) {
+  switch (dtype) {
+    case TRIMUL_F64: return aoti_torch_dtype_float64();
+    case TRIMUL_F16: return aoti_torch_dtype_float16();
+    case TRIMUL_BF16: return aoti_torch_dtype_bfloat16();
+    default: return aoti_torch_dtype_float32();
+  }
+}
+
+void* current_stream(const trimul_device& device) {
+  if (device.type != TRIMUL_CUDA) return nullptr;
+  static const GetStream get_stream = load_get_stream();
+  void* stream = nullptr;
+  check_torch(get_stream(device.index, &stream), "reading torch's current stream");
+  return stream;
+}
+
+}  // namespace trimul::torch_binding

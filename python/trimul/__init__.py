@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""trimul: the triangle multiplicative update of AlphaFold-class models.
+
+    from trimul import triangle_multiplicative_update          # instead of cuequivariance_torch
+
+docs/python.md describes what is here, docs/op.md the operator's contract. Importing this package imports neither torch nor numpy, loads no
+library and writes nothing; what a name needs is loaded when the name is first used.
+"""
+
+import importlib
+
+__all__ = [
+    "PlanCacheInfo",
+    "PreparedWeights",
+    "TensorDesc",
+    "TriMulKnobs",
+    "TriMulPrecision",
+    "TriangleMultiplicativeUpdateFwd",
+    "build_info",
+    "clear_plan_cache",
+    "install_as_cuequivariance",
+    "patch_openfold3",
+    "plan_cache_info",
+    "prepare_weights",
+    "triangle_multiplicative_update",
+    "uninstall_as_cuequivariance",
+    "unpatch_openfold3",
+]
+
+# Name -> the module of this package that holds it.
+_PLACES = {
+    "PlanCacheInfo": "_library",
+    "PreparedWeights": "_plan",
+    "TensorDesc": "_plan",
+    "TriMulKnobs": "heuristics",
+    "TriMulPrecision": "_arguments",
+    "TriangleMultiplicativeUpdateFwd": "_plan",
+    "build_info": "_library",
+    "clear_plan_cache": "_library",
+    "install_as_cuequivariance": "_cuequivariance",
+    "patch_openfold3": "_openfold3",
+    "plan_cache_info": "_library",
+    "prepare_weights": "_plan",
+    "triangle_multiplicative_update": "_drop_in",
+    "uninstall_as_cuequivariance": "_cuequivariance",
+    "unpatch_openfold3": "_openfold3",
+}
+_MODULES = ("heuristics", "nn", "reference", "torch")
+
+
+def __getattr__(name):
+    if name in _PLACES:
+        value = getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    elif name == "__version__":
+        value = importlib.import_module(f"{__name__}._library").version()
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted([*__all__, *_MODULES, "__version__"])

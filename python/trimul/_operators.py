@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators torch.ops.trimul.*: loads the extension (bindings/torch) or, for a torch without the stable ABI, defines the same over ctypes.
+
+    update(x, mask, the twelve parameters, direction, eps, precision, residual) -> Tensor      the drop-in call
+    update_out(..., *, out) -> ()                                                              the same into `out`
+    execute(plan, x, mask, weights, out, workspace, stream) -> ()                              one execute of a plan
+
+`update` and `update_out` may be compiled, exported and checked as any operator; `execute` takes handles and is for the class API alone.
+"""
+
+import re
+import threading
+
+import torch
+
+from . import _library
+
+EXTENSION = "libtrimul_torch.so"
+# First version of torch whose stable ABI the extension is built for.
+STABLE_ABI = (2, 11)
+
+UPDATE_ARGUMENTS = (
+    "Tensor x, Tensor? mask, Tensor? norm_in_weight, Tensor? norm_in_bias, Tensor p_in_weight, Tensor? p_in_bias, Tensor g_in_weight, "
+    "Tensor? g_in_bias, Tensor? norm_out_weight, Tensor? norm_out_bias, Tensor p_out_weight, Tensor? p_out_bias, Tensor g_out_weight, "
+    "Tensor? g_out_bias, int direction, float eps, int precision, bool residual"
+)
+# The extension defines the same (bindings/torch/operators.cpp); a test holds one against the other.
+SCHEMAS = (
+    f"update({UPDATE_ARGUMENTS}) -> Tensor",
+    f"update_out({UPDATE_ARGUMENTS}, *, Tensor(a!) out) -> ()",
+    "execute(int plan, Tensor x, Tensor? mask, int weights, Tensor(a!) out, Tensor(b!)? workspace, int? stream) -> ()",
+)
+
+update = update_out = execute = None  # the operators, once load() has run
+_backend = None
+_kept = []  # torch drops what a Library object registered when that object goes
+_lock = threading.RLock()
+
+
+def load(prefer_extension=True):
+    """Registers the operators, once a process. `prefer_extension=False`: over ctypes in any case."""
+    global update, update_out, execute, _backend
+    with _lock:
+        if _backend is not None:
+            return
+        _library.load()
+        reason = _why_not_extension() if prefer_extension else "asked for"
+        if reason is None:
+            try:
+                torch.ops.load_library(str(_library.DIRECTORY / EXTENSION))
+            except OSError as error:
+                reason = f"it could not be loaded: {error}"
+        if reason is not None:
+            _define_over_ctypes()
+        _register_fakes()
+        update, update_out, execute = (getattr(torch.ops.trimul, name).default for name in ("update", "update_out", "execute"))
+        _backend = "stable ABI" if reason is None else f"ctypes ({reason})"
+
+
+def backend():
+    """Which road the operators take: "stable ABI", or "ctypes (why)", which costs some tens of microseconds a call more."""
+    load()
+    return _backend
+
+
+def _why_not_extension():
+    version = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
+    if version < STABLE_ABI:
+        return f"torch is {torch.__version__}, the extension needs {STABLE_ABI[0]}.{STABLE_ABI[1]} or newer"
+    if not (_library.DIRECTORY / EXTENSION).exists():
+        return f"{EXTENSION} was not built: no headers of torch {STABLE_ABI[0]}.{STABLE_ABI[1]} or newer were there"
+    return None
+
+
+def _define_over_ctypes():
+    from . import _ctypes_operators
+
+    library = torch.library.Library("trimul", "DEF")
+    _kept.append(library)
+    for schema in SCHEMAS:
+        library.define(schema)
+    for name in ("update", "update_out", "execute"):
+        for key in ("CPU", "CUDA"):
+            library.impl(name, getattr(_ctypes_operators, name), key)
+
+
+def _register_fakes():
+    # torch.library.register_fake exists from 2.4 on; before, the same was impl_abstract.
+    register = getattr(torch.library, "register_fake", None) or torch.library.impl_abstract
+
+    @register("trimul::update")
+    def _(x, mask, *rest):
+        *_, precision, _ = rest
+        if x.dim() < 3:
+            raise ValueError(f"x: number of dimensions is {x.dim()}, expected at least 3: [..., N, N, C_z]")
+        return x.new_empty(x.shape, dtype=torch.bfloat16 if precision == 5 else x.dtype)
+
+    @register("trimul::update_out")
+    def _(*_, out):
+        return None
+
+    @register("trimul::execute")
+    def _(*_):
+        return None
+
+
+def on_stream(stream, x):
+    """Makes a raw stream handle torch's current stream, so that what torch allocates belongs to it too."""
+    if not x.is_cuda:
+        raise ValueError(f"stream: is given, but x is on {x.device}, expected x on a GPU")
+    if isinstance(stream, torch.cuda.Stream):
+        return torch.cuda.stream(stream)
+    if isinstance(stream, bool) or not isinstance(stream, int):
+        raise TypeError(f"stream: is a {type(stream).__name__}, expected a raw CUDA stream handle (an integer)")
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=x.device))
+
+
+def reraise(error):
+    """Raises what the extension meant: its RuntimeErrors begin with a status in brackets. Anything else goes on as it is."""
+    text = str(error)
+    status = re.match(r"\[([A-Z_]+)\] ", text)
+    if status and status[1] in _library.STATUS_NAMES:
+        raise _library.exception_class(status[1])(text[status.end() :]) from None
+    raise error

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The class API: plans that are made once and executed often, on prepared weights. Plans need no torch; tensors are torch's."""
+
+import ctypes
+import sys
+
+from . import _arguments, _library
+from .heuristics import read_knobs
+
+_ALIGNMENT_BYTES = 256
+# get_workspace_size() on the CPU: torch aligns memory there to 64 bytes, the C ABI wants 256.
+_CPU_SLACK_BYTES = 192
+
+
+class TensorDesc:
+    """Shape, dtype and device of a contiguous tensor, where none is at hand.
+
+    dtype: a name ("bfloat16", "bf16", "float32", ...) or a torch dtype. device: "cpu", "cuda", "cuda:1" or a torch.device. strides (elements):
+    None means contiguous. Immutable.
+    """
+
+    __slots__ = ("device", "dtype", "shape", "strides")
+
+    def __init__(self, shape, dtype, device="cuda", strides=None):
+        sizes = tuple(shape)
+        for size in sizes:
+            if isinstance(size, bool) or not hasattr(size, "__index__"):
+                raise TypeError(f"shape: is {shape!r}, expected integers")
+            if size < 0:
+                raise ValueError(f"shape: is {sizes}, expected sizes of at least 0")
+        _arguments.dtype_number(dtype)
+        _arguments.device_of(device)
+        set_field = object.__setattr__
+        set_field(self, "shape", tuple(int(size) for size in sizes))
+        set_field(self, "dtype", dtype)
+        set_field(self, "device", device)
+        set_field(self, "strides", None if strides is None else tuple(int(stride) for stride in strides))
+        if self.strides is not None and len(self.strides) != len(self.shape):
+            raise ValueError(f"strides: {len(self.strides)} of them, expected {len(self.shape)} as the shape {self.shape}")
+
+    @classmethod
+    def of(cls, tensor):
+        """That of a torch tensor."""
+        return cls(tuple(tensor.shape), tensor.dtype, tensor.device, tuple(tensor.stride()))
+
+    def is_contiguous(self):
+        expected = 1
+        if self.strides is None or 0 in self.shape:
+            return True
+        for size, stride in zip(reversed(self.shape), reversed(self.strides)):
+            if size != 1 and stride != expected:
+                return False
+            expected *= size
+        return True
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"TensorDesc is immutable; make another with {name}={value!r}")
+
+    def __repr__(self):
+        return f"TensorDesc({self.shape}, {self.dtype}, device={str(self.device)!r})"
+
+
+def _torch(what):
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(f"trimul.{what} needs PyTorch, which could not be imported") from error
+    return torch
+
+
+def _refuse_grad(torch, tensors):
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+        raise NotImplementedError(
+            "trimul has no backward yet, and an argument requires grad in grad mode: call under torch.no_grad() or torch.inference_mode()"
+        )
+
+
+class PreparedWeights:
+    """The twelve parameters in one implementation's layout: a private copy, which later changes of the tensors do not reach.
+
+    Made by prepare_weights; immutable; any number of plans and threads may use one at a time. `implementation`, `device`, `c_z`, `c_hidden`,
+    `has_in_bias`, `has_out_bias` say what it was made for, `nbytes` what the copy holds.
+    """
+
+    def __init__(self, plan, parameters, device, c_z, c_hidden):
+        torch = _torch("prepare_weights")
+        from . import _ctypes_operators as tensors
+
+        self._library = _library.load()
+        self._value = ctypes.c_void_p()
+        self._plan = plan
+        self.implementation = self._library.trimul_plan_implementation(plan.value).decode()
+        self.device, self.c_z, self.c_hidden = device, c_z, c_hidden
+        self.has_in_bias = parameters[3] is not None or parameters[5] is not None
+        self.has_out_bias = parameters[9] is not None or parameters[11] is not None
+        needed = self._library.trimul_plan_packed_bytes(plan.value)
+        # torch's memory: freed in the order of the stream, also while a graph is captured.
+        self._memory = torch.empty(needed, dtype=torch.uint8, device=device) if needed else None
+        table = tensors.parameter_table(parameters)
+        address = self._memory.data_ptr() if needed else None
+        stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
+        _library.check(self._library.trimul_weights_pack(plan.value, ctypes.byref(table), address, needed, stream, ctypes.byref(self._value)))
+        self.handle = self._value.value
+        self.nbytes = self._library.trimul_weights_bytes(self._value)
+
+    def __del__(self):
+        if getattr(self, "_value", None):
+            self._library.trimul_weights_destroy(self._value)
+
+    def __repr__(self):
+        return f"PreparedWeights(C_z={self.c_z}, C={self.c_hidden}, {self.implementation}, device={str(self.device)!r})"
+
+
+def prepare_weights(
+    norm_in_weight=None,
+    norm_in_bias=None,
+    p_in_weight=None,
+    p_in_bias=None,
+    g_in_weight=None,
+    g_in_bias=None,
+    norm_out_weight=None,
+    norm_out_bias=None,
+    p_out_weight=None,
+    p_out_bias=None,
+    g_out_weight=None,
+    g_out_bias=None,
+    *,
+    dtype=None,
+    impl=None,
+):
+    """Packs the parameters (torch tensors; shapes as in triangle_multiplicative_update) once, on torch's current stream of their device.
+
+    The four projections are required (ValueError); LayerNorm weights that are None mean ones, their biases zeros, projection biases none.
+    dtype: of the x that the plans will have; None: p_in_weight's. impl: the implementation of those plans; None: the first that serves.
+    Returns PreparedWeights. A plan whose implementation, widths or bias presence differ refuses them (ValueError).
+    """
+    torch = _torch("prepare_weights")
+    given = (
+        norm_in_weight, norm_in_bias, p_in_weight, p_in_bias, g_in_weight, g_in_bias,
+        norm_out_weight, norm_out_bias, p_out_weight, p_out_bias, g_out_weight, g_out_bias,
+    )  # fmt: skip
+    for name, tensor in zip(_library.PARAMETERS, given):
+        if tensor is not None and not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name}: is a {type(tensor).__name__}, expected a torch.Tensor or None")
+        if tensor is None and name in ("p_in_weight", "g_in_weight", "p_out_weight", "g_out_weight"):
+            raise ValueError(f"{name}: is missing, expected a tensor")
+    _refuse_grad(torch, given)
+    if p_in_weight.dim() != 2 or p_in_weight.shape[0] < 2 or p_in_weight.shape[0] % 2:
+        raise ValueError(f"p_in_weight: shape is {list(p_in_weight.shape)}, expected [2C, C_z]")
+    device = p_in_weight.device
+    c_hidden, c_z = p_in_weight.shape[0] // 2, p_in_weight.shape[1]
+    parameters = [None if tensor is None else tensor.detach().contiguous() for tensor in given]
+    problem = _library.Problem(
+        batch=1, tokens=0, c_z=c_z, c_hidden=c_hidden, device=_arguments.device_of(device),
+        x_dtype=_arguments.dtype_number(p_in_weight.dtype if dtype is None else dtype), eps=1e-5,
+        has_in_bias=int(p_in_bias is not None or g_in_bias is not None), has_out_bias=int(p_out_bias is not None or g_out_bias is not None),
+    )  # fmt: skip
+    return PreparedWeights(_library.PlanHandle(problem, _library.make_options(impl)), parameters, device, c_z, c_hidden)
+
+
+class TriangleMultiplicativeUpdateFwd:
+    """A forward update whose shapes and flags are fixed: planned once, executed often, with no allocation and no synchronisation on a GPU.
+
+        weights = trimul.prepare_weights(...)
+        plan = trimul.TriangleMultiplicativeUpdateFwd(x, "outgoing", has_mask=True)
+        workspace = torch.empty(plan.get_workspace_size(), dtype=torch.uint8, device=x.device)
+        plan.execute(x, mask, weights, out, workspace)
+
+    x: a contiguous tensor or a TensorDesc, [..., N, N, C_z]. c_hidden: C, C_z where None. has_mask, has_in_bias, has_out_bias: whether execute will
+    be given a mask, and weights with p_in_bias or g_in_bias, p_out_bias or g_out_bias. eps, precision, residual: as in
+    triangle_multiplicative_update; the default of fp32 asks torch's TF32 switches here. impl: an implementation's name; None: the first that
+    serves. knobs: TriMulKnobs or a dict; k2_tile: one of them. Wrong values are ValueErrors here; what is legal but not served is a
+    NotImplementedError of check_support and compile. Plans are cached: trimul.plan_cache_info(). Any number of threads may execute one.
+    """
+
+    def __init__(
+        self,
+        x,
+        direction="outgoing",
+        c_hidden=None,
+        has_mask=True,
+        has_in_bias=False,
+        has_out_bias=False,
+        eps=1e-5,
+        precision=None,
+        residual=False,
+        impl=None,
+        k2_tile=None,
+        knobs=None,
+    ):
+        desc = x if isinstance(x, TensorDesc) else self._describe(x)
+        if len(desc.shape) < 3:
+            raise ValueError(f"x: number of dimensions is {len(desc.shape)} ({list(desc.shape)}), expected at least 3: [..., N, N, C_z]")
+        if not desc.is_contiguous():
+            raise ValueError(f"x: strides of {list(desc.shape)} are {list(desc.strides)}, expected contiguous")
+        *leading, rows, columns, c_z = desc.shape
+        if rows != columns:
+            raise ValueError(f"x: token dimensions of {list(desc.shape)} are {rows} and {columns}, expected equal")
+        batch = 1
+        for size in leading:
+            batch *= size
+        if c_hidden is not None and (isinstance(c_hidden, bool) or not isinstance(c_hidden, int)):
+            raise TypeError(f"c_hidden: is {c_hidden!r}, expected an integer or None")
+        number = _arguments.check_precision(precision)
+        dtype = _arguments.dtype_number(desc.dtype, "x: dtype")
+        device = _arguments.device_of(desc.device, "x: device")
+        if number == 0 and dtype == _library.DTYPES["float32"] and device.type == _library.CUDA and _arguments.torch_allows_tf32():
+            number = 1
+        knobs = read_knobs(knobs)
+        if k2_tile is not None:
+            knobs = knobs.replace(k2_tile=k2_tile)
+        if impl is not None and not isinstance(impl, str):
+            raise TypeError(f"impl: is {impl!r}, expected an implementation's name or None")
+        for name, flag in (("has_mask", has_mask), ("has_in_bias", has_in_bias), ("has_out_bias", has_out_bias), ("residual", residual)):
+            if not isinstance(flag, (bool, int)):
+                raise TypeError(f"{name}: is {flag!r}, expected True or False")
+        self._problem = _library.Problem(
+            batch=batch, tokens=rows, c_z=c_z, c_hidden=c_z if c_hidden is None else c_hidden, device=device, x_dtype=dtype,
+            direction=_arguments.check_direction(direction), precision=number, eps=_arguments.check_eps(eps), has_mask=bool(has_mask),
+            has_in_bias=bool(has_in_bias), has_out_bias=bool(has_out_bias), residual=bool(residual),
+        )  # fmt: skip
+        self._library = _library.load()
+        _library.check(self._library.trimul_problem_out_dtype(ctypes.byref(self._problem), ctypes.byref(ctypes.c_int32())))
+        names = [self._library.trimul_implementation_name(k).decode() for k in range(self._library.trimul_implementation_count())]
+        if impl is not None and impl not in names:
+            raise ValueError(f"implementation: {impl!r} is unknown, expected one of {', '.join(names)}")
+        self._impl, self._knobs = impl, knobs
+        self._plan = None
+        self._handle = 0
+        self._execute = None
+
+    @staticmethod
+    def _describe(x):
+        if not all(hasattr(x, name) for name in ("shape", "dtype", "device", "stride")):
+            raise TypeError(f"x: is a {type(x).__name__}, expected a torch.Tensor or a TensorDesc")
+        return TensorDesc.of(x)
+
+    def check_support(self):
+        """NotImplementedError with every implementation's reason when nothing here serves the problem; ValueError for a device that is not there."""
+        if self._plan is not None:
+            return
+        torch = sys.modules.get("torch")
+        threads = torch.get_num_threads() if torch is not None and self._problem.device.type == _library.CPU else 0
+        options = _library.make_options(self._impl, tuple(self._knobs.as_dict().items()), max_threads=threads)
+        self._plan = _library.PlanHandle(self._problem, options)
+        self._handle = self._plan.value.value
+
+    def compile(self):
+        """Picks the implementation and its tiles, or takes the plan that the cache has. Builds nothing. Errors as check_support."""
+        self.check_support()
+
+    @property
+    def _compiled(self):
+        if self._plan is None:
+            self.compile()
+        return self._plan.value
+
+    @property
+    def implementation(self):
+        """Name of the implementation that serves the plan."""
+        return self._library.trimul_plan_implementation(self._compiled).decode()
+
+    def get_workspace_size(self):
+        """Bytes of scratch that execute wants, 256-byte aligned on a GPU (as torch's memory is), 64-byte aligned on the CPU."""
+        needed = self._library.trimul_plan_workspace_bytes(self._compiled)
+        return needed + (_CPU_SLACK_BYTES if needed and self._problem.device.type == _library.CPU else 0)
+
+    def traffic_bytes(self):
+        """Compulsory traffic of the three-stage form: 18 N^2 C B for 16-bit x with C_z = C, plus 2 B N^2 for a mask."""
+        return self._library.trimul_plan_traffic_bytes(self._compiled)
+
+    def flop(self):
+        """Floating-point operations of the matrix products."""
+        return self._library.trimul_plan_flop(self._compiled)
+
+    def floor_us(self):
+        """Lower bound of the time in microseconds from the device's measured ceilings; 0 where none are known."""
+        return self._library.trimul_plan_floor_us(self._compiled)
+
+    def explain(self):
+        """How the plan runs and why each better implementation declined, as text lines "key: value"."""
+        return self._library.trimul_plan_explain(self._compiled).decode()
+
+    def execute(self, x, mask, weights, out, workspace, current_stream=None):
+        """Writes the update of x to `out`. Everything is checked against the plan first (ValueError naming tensor, got and expected).
+
+        mask: exactly when the plan has one. weights: of prepare_weights. out: contiguous, x's shape, the result's dtype; x itself with residual.
+        workspace: contiguous, at least get_workspace_size() bytes; None where that is 0. current_stream: raw handle or torch.cuda.Stream; None:
+        torch's current stream of the plan's device. On a GPU asynchronous, without allocation or synchronisation.
+        """
+        run = self._execute
+        if run is None:
+            run = self._load()
+        if self._grad_enabled():
+            self._refuse_grad(x, mask, out)
+        try:
+            run(self._handle, x, mask, weights.handle, out, workspace, current_stream)
+        except (AttributeError, RuntimeError, TypeError) as error:
+            self._tell(error, x, mask, weights, out, workspace, current_stream)
+
+    def _load(self):
+        torch = _torch("TriangleMultiplicativeUpdateFwd.execute")
+        from . import _operators
+
+        _operators.load()
+        self.compile()
+        self._grad_enabled = torch.is_grad_enabled
+        self._execute = _operators.execute
+        return self._execute
+
+    @staticmethod
+    def _refuse_grad(*tensors):
+        _refuse_grad(sys.modules["torch"], [tensor for tensor in tensors if hasattr(tensor, "requires_grad")])
+
+    def _tell(self, error, x, mask, weights, out, workspace, stream):
+        """Raises what was wrong with the arguments of an execute that failed; runs it again where only the stream's type was foreign."""
+        from . import _operators
+
+        torch = sys.modules["torch"]
+        for name, tensor in (("x", x), ("mask", mask), ("out", out), ("workspace", workspace)):
+            if not isinstance(tensor, torch.Tensor) and (tensor is not None or name in ("x", "out")):
+                raise TypeError(f"{name}: is a {type(tensor).__name__}, expected a torch.Tensor")
+        if not isinstance(weights, PreparedWeights):
+            raise TypeError(f"weights: is a {type(weights).__name__}, expected what prepare_weights returns")
+        if isinstance(stream, torch.cuda.Stream):
+            return self.execute(x, mask, weights, out, workspace, stream.cuda_stream)
+        if stream is not None and (isinstance(stream, bool) or not isinstance(stream, int)):
+            raise TypeError(f"current_stream: is a {type(stream).__name__}, expected a raw stream handle or a torch.cuda.Stream")
+        return _operators.reraise(error)
+
+    def make_cuda_graph(self, x, mask, weights, out, workspace):
+        """A torch.cuda.CUDAGraph of one execute on these tensors, which it keeps alive; replay() follows their contents.
+
+        NotImplementedError for a plan on the CPU.
+        """
+        torch = _torch("TriangleMultiplicativeUpdateFwd.make_cuda_graph")
+        if self._problem.device.type != _library.CUDA:
+            raise NotImplementedError("make_cuda_graph: the plan is on the CPU, graphs exist on a GPU only")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(x.device), torch.cuda.graph(graph):
+            self.execute(x, mask, weights, out, workspace)
+        graph.kept_by_trimul = (self, x, mask, weights, out, workspace)
+        return graph
+
+    def __repr__(self):
+        return f"<trimul plan: {self.explain().splitlines()[0].removeprefix('problem: ')}>"

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Knobs of the implementations and what the library recommends. Needs neither torch nor a GPU."""
+
+import ctypes
+
+from . import _arguments, _library
+
+# Every knob of every implementation; include/trimul/trimul.h says what each means.
+KNOB_NAMES = ("k1_parts", "k2_tile", "overlap", "threads")
+
+
+class TriMulKnobs:
+    """Values for some of the knobs; those left out, or None, are the library's to choose. Immutable, comparable, hashable.
+
+    Every value of every knob computes bitwise the same. Unknown name: ValueError. A value that cannot serve a problem is declined by the plan.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, **values):
+        for name, value in values.items():
+            if name not in KNOB_NAMES:
+                raise ValueError(f"knob: {name!r} is unknown, expected one of {', '.join(KNOB_NAMES)}")
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise TypeError(f"knob {name}: is {value!r}, expected an integer")
+        object.__setattr__(self, "_values", {name: values[name] for name in KNOB_NAMES if values.get(name) is not None})
+
+    def __getattr__(self, name):
+        if name in KNOB_NAMES:
+            return self._values.get(name)
+        raise AttributeError(f"TriMulKnobs has no attribute {name!r}")
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"TriMulKnobs is immutable; make another with {name}={value!r}")
+
+    def __reduce__(self):
+        return _from_dict, (dict(self._values),)
+
+    def as_dict(self):
+        """{name: value} of the knobs that have a value."""
+        return dict(self._values)
+
+    def replace(self, **values):
+        """The same knobs with some changed."""
+        return TriMulKnobs(**{**self._values, **values})
+
+    def __eq__(self, other):
+        return self._values == other._values if isinstance(other, TriMulKnobs) else NotImplemented
+
+    def __hash__(self):
+        return hash(tuple(self._values.items()))
+
+    def __repr__(self):
+        return f"TriMulKnobs({', '.join(f'{name}={value}' for name, value in self._values.items())})"
+
+
+def _from_dict(values):
+    return TriMulKnobs(**values)
+
+
+def read_knobs(knobs):
+    """TriMulKnobs of TriMulKnobs, a dict or None."""
+    if knobs is None:
+        return TriMulKnobs()
+    if isinstance(knobs, TriMulKnobs):
+        return knobs
+    if isinstance(knobs, dict):
+        return TriMulKnobs(**knobs)
+    raise TypeError(f"knobs: is a {type(knobs).__name__}, expected TriMulKnobs, a dict or None")
+
+
+def recommend(N, c=128, B=1, direction="outgoing", *, c_z=None, dtype="bfloat16", implementation=None, device="cuda", arch="sm90"):
+    """Complete knobs for B samples of N tokens: what a plan without knobs would use.
+
+    c: hidden width C; c_z: pair width, C where None. `arch`: the GPU architecture to recommend for, whether or not one is here ("sm90"); None: the
+    GPU `device` that is here. device="cpu": the CPU's knobs. ValueError for what no problem can be; NotImplementedError with each
+    implementation's reason where none serves.
+    """
+    place = _arguments.device_of(device)
+    problem = _library.Problem(
+        batch=B, tokens=N, c_z=c if c_z is None else c_z, c_hidden=c, device=place, direction=_arguments.check_direction(direction),
+        x_dtype=_arguments.dtype_number(dtype), eps=1e-5, has_mask=1,
+    )  # fmt: skip
+    encode = lambda text: None if text is None else text.encode()
+    knobs, count = (_library.Knob * 16)(), ctypes.c_size_t()
+    target = encode(arch if place.type == _library.CUDA else None)
+    _library.check(_library.load().trimul_recommend_knobs(ctypes.byref(problem), encode(implementation), target, knobs, len(knobs), ctypes.byref(count)))
+    return TriMulKnobs(**{knob.name.decode(): knob.value for knob in knobs[: count.value]})
