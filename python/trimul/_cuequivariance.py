@@ -53,7 +53,7 @@ def install_as_cuequivariance() -> None:
                 if name in sys.modules:
                     _finder.replace_names(sys.modules[name])
             if _PACKAGE not in sys.modules and _finder.find_theirs(_PACKAGE) is None:
-                importlib.import_module(_PACKAGE)
+                importlib.import_module(_TRIANGLE)
         except BaseException:
             uninstall_as_cuequivariance()
             raise
@@ -191,13 +191,15 @@ class _StandInLoader:
         module.triangle_multiplicative_update = triangle_multiplicative_update
         if module.__name__ == _PACKAGE:
             module.__version__ = _VERSION
-            importlib.import_module(_TRIANGLE)  # as theirs does, so that attribute access reaches it
 
 
 def _getattr_of(module):
-    """The module's __getattr__: TriMulPrecision when it is first asked for, and an explanation instead of any other name."""
+    """The module's __getattr__: TriMulPrecision and submodules when they are first asked for, an explanation instead of any other name."""
 
     def __getattr__(name):
+        # Not imported with the package: importing them from within it could deadlock with a thread that imports one by its full name.
+        if f"{module.__name__}.{name}" in _MODULES:
+            return importlib.import_module(f"{module.__name__}.{name}")
         if name == "TriMulPrecision" and module.__name__ != _NAMESPACE:
             module.TriMulPrecision = trimul.TriMulPrecision
             return module.TriMulPrecision
