@@ -11,10 +11,10 @@ import openfold3.core.model.layers.triangular_multiplicative_update as openfold3
 import protenix.model.triangular.triangular as protenix
 import torch
 
-# Of the contract, relative RMS to the exact result: TF32x3 and fp32; the bf16 kernels with operands and weights rounded.
+# Of the contract, relative RMS to the exact result: fp32 (3xTF32 on a GPU), and bf16, where operands, weights and output are rounded,
+# 3e-3 together, and autocast rounds x as well. In bf16 also no more than twice the error of plain PyTorch, plus this noise.
 FP32_BOUND = 1e-5
 BF16_BOUND = 1e-2
-# The output's own rounding, which plain PyTorch may have spared: 2^-9 of the result's RMS.
 BF16_NOISE = 2.0**-9
 
 
@@ -99,7 +99,7 @@ class Format:
     autocast: bool
     stored: torch.dtype  # of x and the weights
     result: torch.dtype
-    bound: Callable  # of their own path's error in the same format
+    bound: Callable  # of our error, from their own path's in the same format
 
 
 FORMATS = {

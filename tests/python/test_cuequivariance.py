@@ -115,3 +115,24 @@ def test_signature_is_the_drop_ins():
             return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
         assert plain(triangle_multiplicative_update) == plain(trimul.triangle_multiplicative_update)
         """)
+
+
+def test_absent_compiles_without_a_graph_break():
+    pytest.importorskip("torch")
+    run("""
+        import warnings
+        warnings.simplefilter("ignore")  # torch's own
+        import torch
+        del trimul.triangle_multiplicative_update  # the prologue's
+        install_as_cuequivariance()
+        from cuequivariance_torch import triangle_multiplicative_update
+        weights = {f"{name}_weight": torch.randn(rows, 32) for name, rows in dict(p_in=64, g_in=64, p_out=32, g_out=32).items()}
+
+        def twice(x, mask):
+            return triangle_multiplicative_update(triangle_multiplicative_update(x, "incoming", mask, **weights) + 1, mask=mask, **weights)
+
+        x, mask = torch.randn(1, 9, 9, 32), torch.rand(1, 9, 9)
+        with torch.no_grad():
+            expected = twice(x, mask)
+            assert torch.equal(torch.compile(twice, backend="eager", fullgraph=True)(x, mask), expected)
+        """)
