@@ -2,6 +2,7 @@
 """patch_openfold3 without the real package; with it: tests/models."""
 
 import importlib.util
+import sys
 
 import pytest
 
@@ -23,6 +24,8 @@ def test_an_error_of_its_import_stays_visible(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "__init__.py").write_text("import a_package_that_nobody_has\n")
     monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "openfold3"]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match="a_package_that_nobody_has") as caught:
         trimul.patch_openfold3()
     assert caught.value.name == "a_package_that_nobody_has"
