@@ -212,7 +212,7 @@ def test_blocked_package_is_served_and_blocked_again_after(tree):
 
 
 def test_real_package():
-    """Where TRIMUL_CUEQUIVARIANCE names a folder that holds cuequivariance and cuequivariance_torch (pip install --target, --no-deps)."""
+    """Where TRIMUL_CUEQUIVARIANCE names a folder with what tests/models/cuequivariance.txt lists; it imports torch and scipy, too."""
     folder = os.environ.get("TRIMUL_CUEQUIVARIANCE", "")
     if not os.path.isdir(os.path.join(folder, "cuequivariance_torch")):
         pytest.skip("TRIMUL_CUEQUIVARIANCE names no folder with cuequivariance_torch")
