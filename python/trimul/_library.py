@@ -8,8 +8,9 @@ import sys
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_void_p
 from typing import NamedTuple
 
-# Not resolved: a package in a build tree is made of links.
-DIRECTORY = pathlib.Path(__file__).absolute().parent / "lib"
+# Not resolved: a package in a build tree is made of links. An editable install has what was compiled in a second place of the package's path.
+_PLACES = [pathlib.Path(place).absolute() / "lib" for place in sys.modules[__package__].__path__]
+DIRECTORY = next((place for place in _PLACES if place.is_dir()), _PLACES[0])
 SONAME = "libtrimul.so.0"
 
 PARAMETERS = (
