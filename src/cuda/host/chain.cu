@@ -48,10 +48,6 @@ class OwnStream {
   cudaStream_t stream_ = nullptr;
 };
 
-struct DestroyGraph {
-  void operator()(cudaGraph_t graph) const { (void)cudaGraphDestroy(graph); }
-};
-
 /// A capture's nodes from first to last; they form a chain.
 std::array<cudaGraphNode_t, ChainGraphs::kMostKernels> nodes_in_order(cudaGraph_t graph, std::size_t count) {
   std::array<cudaGraphNode_t, ChainGraphs::kMostKernels> nodes{};
@@ -80,11 +76,9 @@ void ChainGraphs::instantiate(std::span<const bool> overlaps, Graph& result) {
         make_config({.blocks = 1, .threads = 32, .smem_bytes = 0, .overlaps = overlap}, stream.get(), attribute);
     (void)cudaLaunchKernelEx(&config, placeholder_kernel);  // a failure ends the capture, which is looked at next
   }
-  cudaGraph_t captured = nullptr;
-  TRIMUL_CUDA_CHECK(cudaStreamEndCapture(stream.get(), &captured));
-  const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph> graph(captured);
-  result.kernels = nodes_in_order(captured, overlaps.size());
-  TRIMUL_CUDA_CHECK(cudaGraphInstantiate(&result.executable, captured, 0));
+  TRIMUL_CUDA_CHECK(cudaStreamEndCapture(stream.get(), &result.description));
+  result.kernels = nodes_in_order(result.description, overlaps.size());
+  TRIMUL_CUDA_CHECK(cudaGraphInstantiate(&result.executable, result.description, 0));
   // So that the first submission allocates nothing.
   TRIMUL_CUDA_CHECK(cudaGraphUpload(result.executable, stream.get()));
   TRIMUL_CUDA_CHECK(cudaStreamSynchronize(stream.get()));

@@ -41,6 +41,7 @@ class ChainGraphs {
   /// A graph that one caller at a time fills and submits. The driver runs submissions of one graph after the other.
   struct Graph {
     std::mutex mutex;
+    cudaGraph_t description = nullptr;  // the kernels below are named through it, so it stays
     cudaGraphExec_t executable = nullptr;
     std::array<cudaGraphNode_t, kMostKernels> kernels{};
   };
