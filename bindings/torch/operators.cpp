@@ -129,8 +129,8 @@ TensorRef update(StableIValue* stack, Tensors& tensors, const TensorRef& out) {
   args.mask = tensors.mask ? &tensors.mask_view : nullptr;
   args.out = &out_view;
   args.workspace_bytes = trimul_plan_workspace_bytes_with_parameters(plan.get());
-  // Given back at the end of the call: torch hands it out again only behind this call's work on the stream.
-  const TensorRef workspace = allocate_workspace(args.workspace_bytes, problem.device, &args.workspace);
+  const Workspace workspace(args.workspace_bytes, problem.device);
+  args.workspace = workspace.data();
   args.stream = current_stream(problem.device);
   const trimul_parameters parameters = tensors.parameter_table();
   check(trimul_execute_parameters(plan.get(), &args, &parameters));

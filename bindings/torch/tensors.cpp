@@ -53,6 +53,11 @@ std::int64_t bytes_of(int32_t torch_dtype, const std::vector<std::int64_t>& size
   return bytes;
 }
 
+[[noreturn]] void fail_out_of_memory(const char* what, std::int64_t bytes, const trimul_device& device) {
+  fail(TRIMUL_OUT_OF_MEMORY, std::string(what) + ": out of memory, torch could not allocate " + std::to_string(bytes) + " bytes on " +
+                                 (device.type == TRIMUL_CUDA ? "cuda:" + std::to_string(device.index) : "cpu"));
+}
+
 TensorRef allocate_sizes(const char* what, const std::int64_t* sizes, std::size_t ndim, int32_t torch_dtype, const trimul_device& device) {
   std::array<std::int64_t, TRIMUL_MAX_NDIM> strides{};
   std::int64_t stride = 1;
@@ -63,10 +68,7 @@ TensorRef allocate_sizes(const char* what, const std::int64_t* sizes, std::size_
   AtenTensorHandle made = nullptr;
   const AOTITorchError error = aoti_torch_empty_strided(static_cast<std::int64_t>(ndim), sizes, strides.data(), torch_dtype,
                                                         torch_device_type(device), device.index, &made);
-  if (error != AOTI_TORCH_SUCCESS)
-    fail(TRIMUL_OUT_OF_MEMORY, std::string(what) + ": out of memory, torch could not allocate " +
-                                   std::to_string(bytes_of(torch_dtype, {sizes, sizes + ndim})) + " bytes on " +
-                                   (device.type == TRIMUL_CUDA ? "cuda:" + std::to_string(device.index) : "cpu"));
+  if (error != AOTI_TORCH_SUCCESS) fail_out_of_memory(what, bytes_of(torch_dtype, {sizes, sizes + ndim}), device);
   return TensorRef(made);
 }
 
@@ -83,14 +85,55 @@ TensorRef own(const torch::stable::Tensor& tensor) {
   return TensorRef(again);
 }
 
-using GetStream = AOTITorchError (*)(int32_t device_index, void** stream);
+/// Functions of torch's ABI that lie in its CUDA library, which a torch for the CPU lacks.
+class CudaPart {
+ public:
+  CudaPart() : library_(dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD)) {
+    find("aoti_torch_get_current_cuda_stream", get_stream_);
+    find("aoti_torch_create_cuda_guard", create_guard_);
+    find("aoti_torch_delete_cuda_guard", delete_guard_);
+    find("aoti_torch_cuda_caching_allocator_raw_alloc", allocate_);
+    find("aoti_torch_cuda_caching_allocator_raw_delete", free_);
+  }
 
-/// Of the library that holds torch's CUDA part, which a torch for the CPU lacks.
-GetStream load_get_stream() {
-  void* const library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
-  void* const found = library == nullptr ? nullptr : dlsym(library, "aoti_torch_get_current_cuda_stream");
-  if (found == nullptr) fail(TRIMUL_UNSUPPORTED, "x: is on a GPU, but this torch has no CUDA part that tells its current stream");
-  return reinterpret_cast<GetStream>(found);
+  [[nodiscard]] void* current_stream(int32_t device_index) const {
+    if (get_stream_ == nullptr) fail(TRIMUL_UNSUPPORTED, "x: is on a GPU, but this torch has no CUDA part that tells its current stream");
+    void* stream = nullptr;
+    check_torch(get_stream_(device_index, &stream), "reading torch's current stream");
+    return stream;
+  }
+
+  [[nodiscard]] bool can_allocate() const {
+    return create_guard_ != nullptr && delete_guard_ != nullptr && allocate_ != nullptr && free_ != nullptr;
+  }
+  /// Of torch's allocator, on its current stream of that device; null when it has none left.
+  [[nodiscard]] void* allocate(std::size_t bytes, int32_t device_index) const {
+    void* guard = nullptr;
+    check_torch(create_guard_(device_index, &guard), "switching to a device");
+    void* memory = nullptr;
+    const AOTITorchError error = allocate_(bytes, &memory);
+    check_torch(delete_guard_(guard), "switching back from a device");
+    return error == AOTI_TORCH_SUCCESS ? memory : nullptr;
+  }
+  void free(void* memory) const { (void)free_(memory); }
+
+ private:
+  template <typename Function>
+  void find(const char* name, Function*& function) const {
+    if (library_ != nullptr) function = reinterpret_cast<Function*>(dlsym(library_, name));
+  }
+
+  void* library_;
+  AOTITorchError (*get_stream_)(int32_t device_index, void** stream) = nullptr;
+  AOTITorchError (*create_guard_)(int32_t device_index, void** guard) = nullptr;
+  AOTITorchError (*delete_guard_)(void* guard) = nullptr;
+  AOTITorchError (*allocate_)(uint64_t bytes, void** memory) = nullptr;
+  AOTITorchError (*free_)(void* memory) = nullptr;
+};
+
+const CudaPart& cuda_part() {
+  static const CudaPart part;
+  return part;
 }
 
 }  // namespace
@@ -178,17 +221,23 @@ TensorRef allocate_like(const char* what, const trimul_tensor& shape, int32_t to
   return allocate_sizes(what, shape.sizes, static_cast<std::size_t>(shape.ndim), torch_dtype, shape.device);
 }
 
-TensorRef allocate_workspace(std::size_t bytes, const trimul_device& device, void** aligned) {
-  *aligned = nullptr;
-  if (bytes == 0) return {};
-  // On a GPU torch's blocks begin at multiples of 512 bytes.
-  const std::size_t slack = device.type == TRIMUL_CUDA ? 0 : kAlignmentBytes - 1;
-  TensorRef memory = allocate("workspace", {static_cast<std::int64_t>(bytes + slack)}, aoti_torch_dtype_uint8(), device);
+Workspace::Workspace(std::size_t bytes, const trimul_device& device) {
+  if (bytes == 0) return;
+  if (device.type == TRIMUL_CUDA && cuda_part().can_allocate()) {
+    raw_ = cuda_part().allocate(bytes, device.index);
+    if (raw_ == nullptr) fail_out_of_memory("workspace", static_cast<std::int64_t>(bytes), device);
+    data_ = raw_;  // torch's blocks begin at multiples of 512 bytes
+    return;
+  }
+  tensor_ = allocate("workspace", {static_cast<std::int64_t>(bytes + kAlignmentBytes - 1)}, aoti_torch_dtype_uint8(), device);
   const void* data = nullptr;
-  check_torch(torch_get_const_data_ptr(memory.get(), &data), "workspace");
-  const auto address = (reinterpret_cast<std::uintptr_t>(data) + slack) / kAlignmentBytes * kAlignmentBytes;
-  *aligned = reinterpret_cast<void*>(slack == 0 ? reinterpret_cast<std::uintptr_t>(data) : address);
-  return memory;
+  check_torch(torch_get_const_data_ptr(tensor_.get(), &data), "workspace");
+  const auto address = (reinterpret_cast<std::uintptr_t>(data) + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+  data_ = reinterpret_cast<void*>(address);
+}
+
+Workspace::~Workspace() {
+  if (raw_ != nullptr) cuda_part().free(raw_);
 }
 
 int32_t torch_dtype_of(trimul_dtype dtype) {
@@ -201,11 +250,7 @@ int32_t torch_dtype_of(trimul_dtype dtype) {
 }
 
 void* current_stream(const trimul_device& device) {
-  if (device.type != TRIMUL_CUDA) return nullptr;
-  static const GetStream get_stream = load_get_stream();
-  void* stream = nullptr;
-  check_torch(get_stream(device.index, &stream), "reading torch's current stream");
-  return stream;
+  return device.type == TRIMUL_CUDA ? cuda_part().current_stream(device.index) : nullptr;
 }
 
 }  // namespace trimul::torch_binding

@@ -76,8 +76,24 @@ TensorRef to_fp32(const TensorRef& tensor);
 /// A new contiguous tensor on `device`, from torch's allocator on its current stream. OUT_OF_MEMORY naming `what` and its bytes.
 TensorRef allocate(const char* what, std::initializer_list<std::int64_t> sizes, int32_t torch_dtype, const trimul_device& device);
 TensorRef allocate_like(const char* what, const trimul_tensor& shape, int32_t torch_dtype);
-/// Scratch memory; `*aligned` is its first 256-byte boundary, behind which `bytes` are free.
-TensorRef allocate_workspace(std::size_t bytes, const trimul_device& device, void** aligned);
+
+/// Scratch memory of torch's allocator on its current stream, for the length of a call: torch hands it out again only behind the work that
+/// the call has put on the stream.
+class Workspace {
+ public:
+  /// OUT_OF_MEMORY naming the bytes.
+  Workspace(std::size_t bytes, const trimul_device& device);
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  /// 256-byte aligned; null for no bytes.
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  TensorRef tensor_;     // where it is a tensor
+  void* raw_ = nullptr;  // where it is plain memory of a GPU, for which torch takes half the time
+  void* data_ = nullptr;
+};
 
 /// torch's number of a dtype of the C ABI.
 int32_t torch_dtype_of(trimul_dtype dtype);

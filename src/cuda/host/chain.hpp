@@ -7,8 +7,10 @@
 #include <cuda_runtime.h>
 
 #include <array>
+#include <cstddef>
 #include <mutex>
 #include <span>
+#include <type_traits>
 
 #include "cuda/host/check.hpp"
 
@@ -28,6 +30,17 @@ struct ChainLaunch {
   int threads;
   std::size_t smem_bytes;
   bool overlaps;
+  friend bool operator==(const ChainLaunch&, const ChainLaunch&) = default;
+};
+
+/// A kernel with all that a launch of it takes.
+struct KernelCall {
+  static constexpr std::size_t kMostParamBytes = 1024;
+
+  const void* kernel = nullptr;
+  ChainLaunch launch{};
+  std::size_t param_bytes = 0;
+  alignas(64) std::array<std::byte, kMostParamBytes> params;
 };
 
 /// Instantiated graphs of a chain with given overlaps on one device, whatever its kernels are. They live as long as the process.
@@ -44,6 +57,7 @@ class ChainGraphs {
     cudaGraph_t description = nullptr;  // the kernels below are named through it, so it stays
     cudaGraphExec_t executable = nullptr;
     std::array<cudaGraphNode_t, kMostKernels> kernels{};
+    std::array<KernelCall, kMostKernels> last{};  // what each kernel was set to
   };
 
   ChainGraphs() = default;
@@ -71,13 +85,14 @@ class Chain {
 
   template <typename Params>
   void add(void (*kernel)(Params), const ChainLaunch& launch, const Params& params) {
-    add_kernel(reinterpret_cast<const void*>(kernel), launch, const_cast<Params*>(&params));
+    static_assert(sizeof(Params) <= KernelCall::kMostParamBytes && std::is_trivially_copyable_v<Params>);
+    add_kernel(reinterpret_cast<const void*>(kernel), launch, &params, sizeof(Params));
   }
   /// Nothing of a graph runs before this.
   void submit();
 
  private:
-  void add_kernel(const void* kernel, const ChainLaunch& launch, void* params);
+  void add_kernel(const void* kernel, const ChainLaunch& launch, const void* params, std::size_t param_bytes);
 
   cudaStream_t stream_;
   ChainGraphs::Graph* graph_ = nullptr;
