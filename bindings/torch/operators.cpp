@@ -203,7 +203,21 @@ void boxed_execute(StableIValue* stack, uint64_t /*num_args*/, uint64_t /*num_ou
   check(trimul_execute(plan, &args));
 }
 
+/// For a tensor that torch negates when it is read. torch's own answer, to copy and write back, needs operators that return what they write:
+/// without a result it reads beyond its stack. Python's side names the tensor.
+void boxed_refuse_negated(StableIValue* stack, uint64_t /*num_args*/, uint64_t /*num_outputs*/) {
+  const TensorRef x = take(stack[1]);
+  const TensorRef mask = take_optional(stack[2]);
+  const TensorRef out = take(stack[4]);
+  const TensorRef workspace = take_optional(stack[5]);
+  fail(TRIMUL_INVALID_ARGUMENT, "execute: a tensor is a view that negates what it refers to, expected plain tensors");
+}
+
 }  // namespace
+
+void refuse_negated(torch::stable::detail::StableLibrary& library) {
+  library.impl("execute", boxed_refuse_negated);
+}
 
 void implement(torch::stable::detail::StableLibrary& library) {
   library.impl("update", boxed_update);
@@ -230,4 +244,8 @@ STABLE_TORCH_LIBRARY_IMPL(trimul, CPU, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(trimul, CUDA, m) {
   trimul::torch_binding::implement(m);
+}
+
+STABLE_TORCH_LIBRARY_IMPL(trimul, Negative, m) {
+  trimul::torch_binding::refuse_negated(m);
 }

@@ -22,6 +22,12 @@ def refuse_gradients(torch, tensors):
             raise NotImplementedError("trimul has no forward-mode derivative yet, and an argument carries a tangent: detach it")
 
 
+def check_plain(name, value):
+    """For execute, which copies nothing."""
+    if value.is_neg():
+        raise ValueError(f"{name}: is a view that negates what it refers to, expected a plain tensor")
+
+
 def check_tensor(torch, name, value, expected="a torch.Tensor"):
     """Raises for what no operator takes as a tensor; the library, which sees addresses and strides alone, checks the rest."""
     if not isinstance(value, torch.Tensor):
@@ -32,5 +38,3 @@ def check_tensor(torch, name, value, expected="a torch.Tensor"):
     # Masks of dtypes that are neither are converted.
     if value.dtype.is_complex or (name != "mask" and str(value.dtype).rpartition(".")[2] not in allowed):
         raise ValueError(f"{name}: dtype is {value.dtype}, expected {', '.join(allowed)}")
-    if name in ("out", "workspace") and value.is_neg():
-        raise ValueError(f"{name}: is a view that negates what it refers to, expected a plain tensor")

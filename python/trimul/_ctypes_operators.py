@@ -142,3 +142,8 @@ def _bind_workspace(args, needed, x, workspace):
         raise ValueError(f"workspace: size is {size} bytes, expected at least {expected}")
     if needed:
         args.workspace, args.workspace_bytes = aligned(workspace)
+
+
+def refuse_negated(*_):
+    """For execute: bindings/torch/operators.cpp says why."""
+    raise ValueError("execute: a tensor is a view that negates what it refers to, expected plain tensors")

@@ -82,6 +82,7 @@ def _define_over_ctypes():
     for name in ("update", "update_out", "execute"):
         for key in ("CPU", "CUDA"):
             library.impl(name, getattr(_ctypes_operators, name), key)
+    library.impl("execute", _ctypes_operators.refuse_negated, "Negative")
 
 
 def _register_fakes():

@@ -287,7 +287,7 @@ class TriangleMultiplicativeUpdateFwd:
             _checks.refuse_gradients(sys.modules["torch"], (x, mask, out))
         try:
             run(self._handle, x, mask, weights.handle, out, workspace, current_stream)
-        except (AttributeError, RuntimeError, TypeError) as error:
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             self._tell(error, x, mask, weights, out, workspace, current_stream)
 
     def _load(self):
@@ -308,6 +308,7 @@ class TriangleMultiplicativeUpdateFwd:
         for name, tensor in (("x", x), ("mask", mask), ("out", out), ("workspace", workspace)):
             if tensor is not None or name in ("x", "out"):
                 _checks.check_tensor(torch, name, tensor)
+                _checks.check_plain(name, tensor)
         if not isinstance(weights, PreparedWeights):
             raise TypeError(f"weights: is a {type(weights).__name__}, expected what prepare_weights returns")
         if isinstance(stream, torch.cuda.Stream):
