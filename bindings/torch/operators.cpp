@@ -47,7 +47,11 @@ struct Tensors {
     make_contiguous("x", x, x_view, out);
     if (mask) {
       // Masks of dtypes that the C ABI has no number for (the wider unsigned integers, fp8) are converted.
-      if (!has_known_dtype(mask.get()) && !is_complex(mask.get())) mask = to_fp32(mask);
+      if (!has_known_dtype(mask.get()) && !is_complex(mask.get())) {
+        mask_view = view_any("mask", mask.get());
+        if (out != nullptr) check(trimul_tensor_check_disjoint("out", out, "mask", &mask_view));
+        mask = fp32_copy("mask", mask, mask_view);
+      }
       mask_view = view("mask", mask.get());
     }
     for (std::size_t k = 0; k < kNumParameters; ++k) {
@@ -66,7 +70,7 @@ struct Tensors {
   static void make_contiguous(const char* name, TensorRef& tensor, trimul_tensor& tensor_view, const trimul_tensor* out) {
     if (is_contiguous(tensor_view)) return;
     if (out != nullptr) check(trimul_tensor_check_disjoint("out", out, name, &tensor_view));
-    tensor = contiguous(tensor);
+    tensor = contiguous_copy(name, tensor, tensor_view);
     tensor_view = view(name, tensor.get());
   }
 };
@@ -148,10 +152,11 @@ void boxed_update_out(StableIValue* stack, uint64_t /*num_args*/, uint64_t /*num
   (void)update(stack, tensors, out);
 }
 
-/// A caller's buffer as workspace. torch aligns memory of the CPU to 64 bytes only: there the buffer is larger than what is needed
-/// (kCpuSlackBytes of python/trimul/_plan.py), and what lies before the next multiple of 256 is left out.
-void bind_workspace(AtenTensorHandle workspace, trimul_execute_args& args) {
+/// A caller's buffer as workspace. torch aligns memory of the CPU to 64 bytes only: there it is kSlackBytes (kCpuSlackBytes of
+/// python/trimul/_plan.py) larger than what is needed, whatever its address is, and what lies before the next multiple of 256 is left out.
+void bind_workspace(const trimul_plan* plan, AtenTensorHandle workspace, trimul_execute_args& args) {
   constexpr std::uintptr_t kTorchAlignmentBytes = 64, kAlignmentBytes = 256;
+  constexpr std::size_t kSlackBytes = kAlignmentBytes - kTorchAlignmentBytes;
   const trimul_tensor buffer = view("workspace", workspace);
   if (!is_contiguous(buffer)) fail(TRIMUL_INVALID_ARGUMENT, "workspace: is not contiguous, expected a contiguous buffer");
   std::size_t bytes = trimul_dtype_bytes(static_cast<trimul_dtype>(buffer.dtype));
@@ -159,12 +164,19 @@ void bind_workspace(AtenTensorHandle workspace, trimul_execute_args& args) {
   const trimul_device& device = args.x->device;
   if (buffer.device.type != device.type || buffer.device.index != device.index)
     fail(TRIMUL_INVALID_ARGUMENT, "workspace: is on another device than x, expected the same");
+  args.workspace = buffer.data;
+  args.workspace_bytes = bytes;
+  const std::size_t needed = plan == nullptr ? 0 : trimul_plan_workspace_bytes(plan);
+  if (device.type != TRIMUL_CPU || needed == 0) return;
+  if (bytes < needed + kSlackBytes)
+    fail(TRIMUL_INVALID_ARGUMENT,
+         "workspace: size is " + std::to_string(bytes) + " bytes, expected at least " + std::to_string(needed + kSlackBytes));
   const auto address = reinterpret_cast<std::uintptr_t>(buffer.data);
-  std::uintptr_t skipped = 0;
-  if (device.type == TRIMUL_CPU && address % kTorchAlignmentBytes == 0)
-    skipped = (kAlignmentBytes - address % kAlignmentBytes) % kAlignmentBytes;
-  args.workspace = bytes < skipped ? buffer.data : static_cast<char*>(buffer.data) + skipped;
-  args.workspace_bytes = bytes < skipped ? 0 : bytes - skipped;
+  // Any other address is the C ABI's to refuse.
+  if (address % kTorchAlignmentBytes != 0) return;
+  const std::uintptr_t skipped = (kAlignmentBytes - address % kAlignmentBytes) % kAlignmentBytes;
+  args.workspace = static_cast<char*>(buffer.data) + skipped;
+  args.workspace_bytes = bytes - skipped;
 }
 
 /// Plan and weights are handles of the C ABI that Python keeps alive.
@@ -184,12 +196,28 @@ void boxed_execute(StableIValue* stack, uint64_t /*num_args*/, uint64_t /*num_ou
   args.mask = mask ? &mask_view : nullptr;
   args.weights = reinterpret_cast<const trimul_weights*>(to<std::int64_t>(stack[3]));
   args.out = &out_view;
-  if (workspace) bind_workspace(workspace.get(), args);
+  if (workspace) bind_workspace(plan, workspace.get(), args);
+  if (stream && x_view.device.type == TRIMUL_CPU)
+    fail(TRIMUL_INVALID_ARGUMENT, "current_stream: is given, but x is on the CPU, expected x on a GPU");
   args.stream = stream ? reinterpret_cast<void*>(*stream) : current_stream(x_view.device);
   check(trimul_execute(plan, &args));
 }
 
+/// For a tensor that torch negates when it is read. torch's own answer, to copy and write back, needs operators that return what they
+/// write: without a result it reads beyond its stack. Python's side names the tensor.
+void boxed_refuse_negated(StableIValue* stack, uint64_t /*num_args*/, uint64_t /*num_outputs*/) {
+  const TensorRef x = take(stack[1]);
+  const TensorRef mask = take_optional(stack[2]);
+  const TensorRef out = take(stack[4]);
+  const TensorRef workspace = take_optional(stack[5]);
+  fail(TRIMUL_INVALID_ARGUMENT, "execute: a tensor is a view that negates what it refers to, expected plain tensors");
+}
+
 }  // namespace
+
+void refuse_negated(torch::stable::detail::StableLibrary& library) {
+  library.impl("execute", boxed_refuse_negated);
+}
 
 void implement(torch::stable::detail::StableLibrary& library) {
   library.impl("update", boxed_update);
@@ -216,4 +244,8 @@ STABLE_TORCH_LIBRARY_IMPL(trimul, CPU, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(trimul, CUDA, m) {
   trimul::torch_binding::implement(m);
+}
+
+STABLE_TORCH_LIBRARY_IMPL(trimul, Negative, m) {
+  trimul::torch_binding::refuse_negated(m);
 }

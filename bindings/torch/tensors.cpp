@@ -37,6 +37,15 @@ int32_t trimul_dtype_of(int32_t torch_dtype) {
   return torch_dtype >= 0 && static_cast<std::size_t>(torch_dtype) < kNumTorchDtypes ? dtypes[static_cast<std::size_t>(torch_dtype)] : 0;
 }
 
+int32_t integer_of_width(std::size_t bytes) {
+  switch (bytes) {
+    case 1: return TRIMUL_I8;
+    case 2: return TRIMUL_I16;
+    case 4: return TRIMUL_I32;
+    default: return TRIMUL_I64;
+  }
+}
+
 int32_t torch_dtype_of_tensor(AtenTensorHandle tensor) {
   int32_t dtype = 0;
   check_torch(aoti_torch_get_dtype(tensor, &dtype), "reading a dtype");
@@ -79,10 +88,12 @@ torch::stable::Tensor shared(const TensorRef& tensor) {
   return torch::stable::Tensor(again);
 }
 
-TensorRef own(const torch::stable::Tensor& tensor) {
-  AtenTensorHandle again = nullptr;
-  check_torch(aoti_torch_new_tensor_handle(tensor.get(), &again), "sharing a tensor");
-  return TensorRef(again);
+/// torch's own copying operators allocate inside, and a failure to would lose what it was on its way through torch's ABI.
+TensorRef copy(const char* name, const TensorRef& tensor, const trimul_tensor& tensor_view, int32_t torch_dtype) {
+  TensorRef made = allocate_like(name, tensor_view, torch_dtype);
+  torch::stable::Tensor target = shared(made);
+  (void)torch::stable::copy_(target, shared(tensor));
+  return made;
 }
 
 /// Functions of torch's ABI that lie in its CUDA library, which a torch for the CPU lacks.
@@ -169,6 +180,16 @@ bool is_complex(AtenTensorHandle tensor) {
 }
 
 trimul_tensor view(const char* name, AtenTensorHandle tensor) {
+  trimul_tensor view = view_any(name, tensor);
+  const int32_t torch_dtype = torch_dtype_of_tensor(tensor);
+  view.dtype = trimul_dtype_of(torch_dtype);
+  if (view.dtype == 0)
+    fail(TRIMUL_INVALID_ARGUMENT, std::string(name) + ": dtype has torch's number " + std::to_string(torch_dtype) +
+                                      ", expected float64, float32, float16 or bfloat16");
+  return view;
+}
+
+trimul_tensor view_any(const char* name, AtenTensorHandle tensor) {
   std::int64_t ndim = 0;
   std::int64_t* sizes = nullptr;
   std::int64_t* strides = nullptr;
@@ -177,13 +198,11 @@ trimul_tensor view(const char* name, AtenTensorHandle tensor) {
   view.device = device_of(name, tensor);
   const int32_t torch_dtype = torch_dtype_of_tensor(tensor);
   view.dtype = trimul_dtype_of(torch_dtype);
+  if (view.dtype == 0) view.dtype = integer_of_width(aoti_torch_dtype_element_size(torch_dtype));
   check_torch(aoti_torch_get_dim(tensor, &ndim), name);
   check_torch(aoti_torch_get_sizes(tensor, &sizes), name);
   check_torch(aoti_torch_get_strides(tensor, &strides), name);
   check_torch(torch_get_const_data_ptr(tensor, &data), name);
-  if (view.dtype == 0)
-    fail(TRIMUL_INVALID_ARGUMENT, std::string(name) + ": dtype has torch's number " + std::to_string(torch_dtype) +
-                                      ", expected float64, float32, float16 or bfloat16");
   if (ndim > TRIMUL_MAX_NDIM)
     fail(TRIMUL_INVALID_ARGUMENT,
          std::string(name) + ": number of dimensions is " + std::to_string(ndim) + ", expected at most " + std::to_string(TRIMUL_MAX_NDIM));
@@ -205,20 +224,20 @@ bool is_contiguous(const trimul_tensor& tensor) {
   return is_packed;
 }
 
-TensorRef contiguous(const TensorRef& tensor) {
-  return own(torch::stable::contiguous(shared(tensor)));
-}
-
-TensorRef to_fp32(const TensorRef& tensor) {
-  return own(torch::stable::to(shared(tensor), torch::headeronly::ScalarType::Float));
-}
-
 TensorRef allocate(const char* what, std::initializer_list<std::int64_t> sizes, int32_t torch_dtype, const trimul_device& device) {
   return allocate_sizes(what, sizes.begin(), sizes.size(), torch_dtype, device);
 }
 
 TensorRef allocate_like(const char* what, const trimul_tensor& shape, int32_t torch_dtype) {
   return allocate_sizes(what, shape.sizes, static_cast<std::size_t>(shape.ndim), torch_dtype, shape.device);
+}
+
+TensorRef contiguous_copy(const char* name, const TensorRef& tensor, const trimul_tensor& tensor_view) {
+  return copy(name, tensor, tensor_view, torch_dtype_of_tensor(tensor.get()));
+}
+
+TensorRef fp32_copy(const char* name, const TensorRef& tensor, const trimul_tensor& tensor_view) {
+  return copy(name, tensor, tensor_view, aoti_torch_dtype_float32());
 }
 
 Workspace::Workspace(std::size_t bytes, const trimul_device& device) {

@@ -68,14 +68,15 @@ trimul_tensor view(const char* name, AtenTensorHandle tensor);
 
 [[nodiscard]] bool is_contiguous(const trimul_tensor& tensor);
 
-/// The tensor itself, or a contiguous copy of it.
-TensorRef contiguous(const TensorRef& tensor);
-/// The tensor in fp32.
-TensorRef to_fp32(const TensorRef& tensor);
+/// The same for a tensor's memory alone: a dtype without a number counts as an integer of its width.
+trimul_tensor view_any(const char* name, AtenTensorHandle tensor);
 
 /// A new contiguous tensor on `device`, from torch's allocator on its current stream. OUT_OF_MEMORY naming `what` and its bytes.
 TensorRef allocate(const char* what, std::initializer_list<std::int64_t> sizes, int32_t torch_dtype, const trimul_device& device);
 TensorRef allocate_like(const char* what, const trimul_tensor& shape, int32_t torch_dtype);
+/// A contiguous copy of a tensor; `tensor_view` is what view or view_any tells of it. The second in fp32. OUT_OF_MEMORY naming it.
+TensorRef contiguous_copy(const char* name, const TensorRef& tensor, const trimul_tensor& tensor_view);
+TensorRef fp32_copy(const char* name, const TensorRef& tensor, const trimul_tensor& tensor_view);
 
 /// Scratch memory of torch's allocator on its current stream, for the length of a call: torch hands it out again only behind the work that
 /// the call has put on the stream.

@@ -2,6 +2,7 @@
 """The arguments that are no tensors: direction, precision, dtype names, devices. Knows torch only where the caller has it."""
 
 import enum
+import numbers
 import sys
 
 from . import _library
@@ -51,24 +52,50 @@ def check_precision(precision):
     """The number of a precision given as None, name in any case, integer or enum; NONE counts as DEFAULT."""
     if precision is None:
         return 0
-    value = getattr(precision, "value", precision) if isinstance(precision, enum.Enum) else precision
+    value = precision.value if isinstance(precision, enum.Enum) else precision
     if isinstance(value, str) and value.lower() in _PRECISION_NAMES:
         return int(_PRECISION_NAMES[value.lower()])
-    if isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= 5:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and -1 <= value <= 5:
         return max(int(value), 0)
     names = ", ".join(repr(name) for name in _PRECISION_NAMES)
     text = f"precision: is {precision!r}, expected None, one of {names} in any case, or an integer from -1 to 5 (TriMulPrecision)"
-    raise ValueError(text) if isinstance(value, (str, int)) else TypeError(text)
+    raise ValueError(text) if isinstance(value, (str, numbers.Integral)) else TypeError(text)
 
 
 def check_eps(eps):
     """eps as a float; the library checks what it holds."""
-    if isinstance(eps, bool) or not hasattr(eps, "__float__"):
+    if isinstance(eps, bool) or not isinstance(eps, numbers.Real):
         raise TypeError(f"eps: is {eps!r}, expected a number")
-    value = float(eps)
-    if not 0 < value <= 3.4028234663852886e38:
+    # As a comparison of any real numbers: a large integer has no float.
+    if not 0 < eps <= 3.4028234663852886e38:
         raise ValueError(f"eps: is {eps!r}, expected finite and > 0")
+    return float(eps)
+
+
+def check_flag(name, value):
+    """True or False of a bool or an integer."""
+    if not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name}: is {value!r}, expected True or False")
+    return bool(value)
+
+
+def check_integer(name, value):
+    """An integer as the C ABI holds it; ctypes would drop the bits beyond 64 without a word."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: is {value!r}, expected an integer")
+    value = value.__index__()
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name}: is {value}, expected an integer of 64 bits")
     return value
+
+
+def check_text(name, value):
+    """The bytes of a name, None of None."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: is {value!r}, expected a string or None")
+    return value.encode()
 
 
 def torch_allows_tf32():
@@ -100,7 +127,7 @@ def device_of(device, what="device"):
     kind, _, index = str(device).partition(":")
     if kind == "cpu":
         return _library.Device(_library.CPU, 0)
-    if kind != "cuda" or not (index == "" or index.isdigit()):
+    if kind != "cuda" or not (index == "" or (index.isascii() and index.isdigit() and int(index) < 2**31)):
         raise ValueError(f"{what}: is {device!s}, expected cpu, cuda or cuda:INDEX")
     if index == "":
         torch = sys.modules.get("torch")

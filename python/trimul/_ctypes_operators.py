@@ -10,6 +10,7 @@ from . import _library
 _DTYPES = {getattr(torch, name): number for name, number in _library.DTYPES.items()}
 MASK_DTYPES = frozenset(_DTYPES)
 _TORCH_DTYPES = {number: dtype for dtype, number in _DTYPES.items()}
+_WIDTHS = {1: _library.DTYPES["int8"], 2: _library.DTYPES["int16"], 4: _library.DTYPES["int32"], 8: _library.DTYPES["int64"]}
 ALIGNMENT_BYTES = 256
 # torch aligns memory of the CPU to 64 bytes.
 CPU_SLACK_BYTES = 192
@@ -25,9 +26,18 @@ def view(tensor, what):
     """A trimul_tensor of a torch tensor, which must outlive it. ValueError for a dtype without a number."""
     if tensor.dtype not in _DTYPES:
         raise ValueError(f"{what}: dtype is {tensor.dtype}, expected float64, float32, float16 or bfloat16")
+    return _view(tensor, what, _DTYPES[tensor.dtype])
+
+
+def view_any(tensor, what):
+    """The same for its memory alone: a dtype without a number counts as an integer of its width."""
+    return _view(tensor, what, _DTYPES.get(tensor.dtype) or _WIDTHS[tensor.element_size()])
+
+
+def _view(tensor, what, dtype):
     sizes = (ctypes.c_int64 * tensor.dim())(*tensor.shape)
     strides = (ctypes.c_int64 * tensor.dim())(*tensor.stride())
-    return _library.Tensor(tensor.data_ptr(), device_of(tensor, what), tensor.dim(), _DTYPES[tensor.dtype], sizes, strides)
+    return _library.Tensor(tensor.data_ptr(), device_of(tensor, what), tensor.dim(), dtype, sizes, strides)
 
 
 def current_stream(tensor):
@@ -40,20 +50,25 @@ def parameter_table(tensors):
     return _library.Parameters(**views)
 
 
-def aligned(workspace, needed_bytes):
-    """(address, bytes) of a caller's buffer as the C ABI takes it: on the CPU from its next multiple of 256 on."""
+def aligned(workspace):
+    """(address, bytes) of a buffer as the C ABI takes it: on the CPU, where CPU_SLACK_BYTES of it are for that, from a multiple of 256 on."""
     address, size = workspace.data_ptr(), workspace.numel() * workspace.element_size()
-    if not workspace.is_contiguous():
-        raise ValueError("workspace: is not contiguous, expected a contiguous buffer")
-    skipped = -address % ALIGNMENT_BYTES if not workspace.is_cuda and address % 64 == 0 else 0
-    return (address, 0) if size < skipped else (address + skipped, size - skipped)
+    if workspace.is_cuda or address % 64:
+        return address, size
+    return address + -address % ALIGNMENT_BYTES, size - CPU_SLACK_BYTES
+
+
+def check_disjoint(out, tensor, what):
+    """For a tensor that is copied on its way in, as the C ABI sees only the copy."""
+    if out is not None:
+        first, second = view(out, "out"), view_any(tensor, what)
+        _library.check(_library.load().trimul_tensor_check_disjoint(b"out", ctypes.byref(first), what.encode(), ctypes.byref(second)))
 
 
 def _contiguous(tensor, what, out):
     if tensor is None or tensor.is_contiguous():
         return tensor
-    if out is not None:
-        _library.check(_library.load().trimul_tensor_check_disjoint(b"out", ctypes.byref(view(out, "out")), what.encode(), ctypes.byref(view(tensor, what))))
+    check_disjoint(out, tensor, what)
     return tensor.contiguous()
 
 
@@ -61,6 +76,7 @@ def _run(x, mask, parameters, direction, eps, precision, residual, out):
     library = _library.load()
     x = _contiguous(x, "x", out)
     if mask is not None and mask.dtype not in _DTYPES and not mask.is_complex():
+        check_disjoint(out, mask, "mask")
         mask = mask.float()
     parameters = [_contiguous(tensor, name, out) for name, tensor in zip(_library.PARAMETERS, parameters)]
     if x.dim() < 3:
@@ -87,7 +103,8 @@ def _run(x, mask, parameters, direction, eps, precision, residual, out):
         args.mask = ctypes.pointer(view(mask, "mask"))
     needed = library.trimul_plan_workspace_bytes_with_parameters(plan.value)
     workspace = torch.empty(needed + (0 if x.is_cuda or needed == 0 else CPU_SLACK_BYTES), dtype=torch.uint8, device=x.device)
-    args.workspace, args.workspace_bytes = aligned(workspace, needed)
+    if needed:
+        args.workspace, args.workspace_bytes = aligned(workspace)
     _library.check(library.trimul_execute_parameters(plan.value, ctypes.byref(args), ctypes.byref(table)))
     return out
 
@@ -107,8 +124,26 @@ def execute(plan, x, mask, weights, out, workspace, stream):
     if mask is not None:
         args.mask = ctypes.pointer(view(mask, "mask"))
     if workspace is not None:
-        if workspace.device != x.device:
-            raise ValueError("workspace: is on another device than x, expected the same")
-        args.workspace, args.workspace_bytes = aligned(workspace, 0)
+        _bind_workspace(args, _library.load().trimul_plan_workspace_bytes(plan), x, workspace)
+    if stream is not None and not x.is_cuda:
+        raise ValueError(f"current_stream: is given, but x is on {x.device}, expected x on a GPU")
     args.stream = current_stream(x) if stream is None else stream
     _library.check(_library.load().trimul_execute(ctypes.c_void_p(plan), ctypes.byref(args)))
+
+
+def _bind_workspace(args, needed, x, workspace):
+    if workspace.device != x.device:
+        raise ValueError("workspace: is on another device than x, expected the same")
+    if not workspace.is_contiguous():
+        raise ValueError("workspace: is not contiguous, expected a contiguous buffer")
+    size = workspace.numel() * workspace.element_size()
+    expected = needed + (0 if x.is_cuda or needed == 0 else CPU_SLACK_BYTES)
+    if size < expected:
+        raise ValueError(f"workspace: size is {size} bytes, expected at least {expected}")
+    if needed:
+        args.workspace, args.workspace_bytes = aligned(workspace)
+
+
+def refuse_negated(*_):
+    """For execute: bindings/torch/operators.cpp says why."""
+    raise ValueError("execute: a tensor is a view that negates what it refers to, expected plain tensors")

@@ -3,17 +3,17 @@
 
 import math
 
-from . import _arguments
+from . import _arguments, _checks
 
 _torch = None
 _operators = None
-_grad_enabled = _autocast_enabled = None
+_grad_enabled = _autocast_enabled = _forward_ad = None
 _float16 = _bfloat16 = None
 
 
 def _load():
     """Fills the module's names that need torch."""
-    global _torch, _operators, _grad_enabled, _autocast_enabled, _float16, _bfloat16
+    global _torch, _operators, _grad_enabled, _autocast_enabled, _forward_ad, _float16, _bfloat16
     try:
         import torch
     except ImportError as error:
@@ -21,10 +21,21 @@ def _load():
     from . import _operators as operators
 
     operators.load()
-    _grad_enabled = torch.is_grad_enabled
+    _grad_enabled, _forward_ad = torch.is_grad_enabled, torch.autograd.forward_ad
     _autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", None) or (lambda: torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled())
     _float16, _bfloat16 = torch.float16, torch.bfloat16
     _operators, _torch = operators, torch
+
+
+def _is_loaded():
+    if _torch is None:
+        _load()
+    return True
+
+
+# torch.compile runs it while it traces instead of tracing it, also where the first call of all is a compiled one. What
+# torch.compiler.assume_constant_result does, without torch.
+_is_loaded._dynamo_marked_constant = True
 
 
 def triangle_multiplicative_update(
@@ -73,13 +84,17 @@ def triangle_multiplicative_update(
     unchanged. ValueError, TypeError, NotImplementedError (legal, not served here), torch.OutOfMemoryError. Until a backward exists, grad mode
     with an argument that requires grad is NotImplementedError. docs/op.md is the whole contract.
     """
-    if _torch is None:
-        _load()
-    if _grad_enabled():
-        _refuse_grad(
+    _is_loaded()
+    if _grad_enabled() or _forward_ad._current_level >= 0:
+        _checks.refuse_gradients(_torch, (
             x, mask, norm_in_weight, norm_in_bias, p_in_weight, p_in_bias, g_in_weight, g_in_bias, norm_out_weight, norm_out_bias,
             p_out_weight, p_out_bias, g_out_weight, g_out_bias, out,
-        )  # fmt: skip
+        ))  # fmt: skip
+    if not isinstance(eps, float):
+        eps = _arguments.check_eps(eps)
+    if residual is not False and residual is not True:
+        residual = _arguments.check_flag("residual", residual)
+    given_x = x
     try:
         number = 0
         if precision is not None or ((dtype := x.dtype) is not _bfloat16 and dtype is not _float16) or _autocast_enabled():
@@ -98,6 +113,8 @@ def triangle_multiplicative_update(
             p_out_weight, p_out_bias, g_out_weight, g_out_bias,
         )  # fmt: skip
         numbers = (_arguments.check_direction(direction), eps, number, residual)
+        if out is not None and x is not given_x:
+            _operators.check_disjoint(out, given_x)
         if stream is None:
             return _update_out(tensors, numbers, out)
         with _operators.on_stream(stream, x):
@@ -108,21 +125,16 @@ def triangle_multiplicative_update(
                  "norm_out_bias", "p_out_weight", "p_out_bias", "g_out_weight", "g_out_bias", "out")  # fmt: skip
         values = (x, mask, norm_in_weight, norm_in_bias, p_in_weight, p_in_bias, g_in_weight, g_in_bias, norm_out_weight, norm_out_bias,
                   p_out_weight, p_out_bias, g_out_weight, g_out_bias, out)  # fmt: skip
-        _check_types(dict(zip(names, values)), direction, eps, residual)
+        _check_arguments(dict(zip(names, values)), direction, eps)
         _operators.reraise(error)
 
 
 def _update_out(tensors, numbers, out):
+    # torch's own answer to such a view, to copy and write back, reads beyond its stack for an operator without a result.
+    if out.is_neg():
+        raise ValueError("out: is a view that negates what it refers to, expected a plain tensor")
     _operators.update_out(*tensors, *numbers, out=out)
     return out
-
-
-def _refuse_grad(*tensors):
-    for tensor in tensors:
-        if tensor is not None and getattr(tensor, "requires_grad", False):
-            raise NotImplementedError(
-                "trimul has no backward yet, and an argument requires grad in grad mode: call under torch.no_grad() or torch.inference_mode()"
-            )
 
 
 def _cast(x, precision):
@@ -145,8 +157,9 @@ def _cast(x, precision):
 
 def _draw_missing(x, p_in, g_in, p_out, g_out, p_in_bias, g_in_bias, norm_out_weight, norm_out_bias):
     """The four projections with those that are None drawn: truncated normal of std sqrt(1 / fan_in) at two standard deviations, from torch's
-    generator of x's device, in the operator's order. C is read from whatever knows it, else it is C_z."""
-    c_z = x.shape[-1]
+    generator of x's device, in the operator's order. C is read from whatever knows it, else it is C_z. Impossible sizes are the operator's to
+    refuse."""
+    c_z = x.shape[-1] if x.dim() > 0 else 0
     halves = [t.shape[0] // 2 for t in (p_in, g_in, p_in_bias, g_in_bias) if t is not None and t.dim() > 0]
     wholes = [t.shape[-1] for t in (p_out, norm_out_weight, norm_out_bias) if t is not None and t.dim() > 0]
     c = (halves + wholes + [c_z])[0]
@@ -154,7 +167,7 @@ def _draw_missing(x, p_in, g_in, p_out, g_out, p_in_bias, g_in_bias, norm_out_we
     def draw(given, rows, columns):
         if given is not None:
             return given
-        std = math.sqrt(1 / columns) / 0.87962566
+        std = math.sqrt(1 / max(columns, 1)) / 0.87962566
         weight = _torch.empty(rows, columns, dtype=_torch.float32, device=x.device)
         return _torch.nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std).to(x.dtype if x.dtype.is_floating_point else _torch.float32)
 
@@ -162,14 +175,10 @@ def _draw_missing(x, p_in, g_in, p_out, g_out, p_in_bias, g_in_bias, norm_out_we
         return draw(p_in, 2 * c, c_z), draw(g_in, 2 * c, c_z), draw(p_out, c_z, c), draw(g_out, c_z, c_z)
 
 
-def _check_types(tensors, direction, eps, residual):
-    """Raises for arguments of a wrong Python type or value."""
+def _check_arguments(tensors, direction, eps):
+    """Raises what is wrong with the arguments of a call that failed, where it can be told without the library."""
     for name, value in tensors.items():
-        if value is None and name != "x":
-            continue
-        if not isinstance(value, _torch.Tensor):
-            raise TypeError(f"{name}: is a {type(value).__name__}, expected a torch.Tensor{'' if name == 'x' else ' or None'}")
+        if value is not None or name == "x":
+            _checks.check_tensor(_torch, name, value, "a torch.Tensor" if name == "x" else "a torch.Tensor or None")
     _arguments.check_direction(direction)
     _arguments.check_eps(eps)
-    if not isinstance(residual, (bool, int)):
-        raise TypeError(f"residual: is {residual!r}, expected True or False")

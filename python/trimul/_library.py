@@ -183,6 +183,9 @@ def clear_plan_cache():
 
 def make_options(implementation=None, knobs=(), arch=None, max_threads=0):
     """PlanOptions of names and (name, value) pairs; keeps what it points to alive."""
+    for name, value in knobs:
+        if not -(2**63) <= value < 2**63:
+            raise NotImplementedError(f"knob {name}: is {value}, more than any implementation serves")
     array = (Knob * max(len(knobs), 1))(*(Knob(name.encode(), value) for name, value in knobs))
     encode = lambda text: None if text is None else text.encode()
     return PlanOptions(implementation=encode(implementation), knobs=array, num_knobs=len(knobs), arch=encode(arch), max_threads=max_threads)
@@ -199,3 +202,16 @@ class PlanHandle:
     def __del__(self):
         if getattr(self, "value", None):
             self._library.trimul_plan_destroy(self.value)
+
+
+class WeightsHandle:
+    """Packed weights, destroyed when nobody refers to them any more."""
+
+    def __init__(self, plan, parameters, memory, memory_bytes, stream):
+        self._library = load()
+        self.value = c_void_p()
+        check(self._library.trimul_weights_pack(plan.value, ctypes.byref(parameters), memory, memory_bytes, stream, ctypes.byref(self.value)))
+
+    def __del__(self):
+        if getattr(self, "value", None):
+            self._library.trimul_weights_destroy(self.value)

@@ -82,26 +82,37 @@ def _define_over_ctypes():
     for name in ("update", "update_out", "execute"):
         for key in ("CPU", "CUDA"):
             library.impl(name, getattr(_ctypes_operators, name), key)
+    library.impl("execute", _ctypes_operators.refuse_negated, "Negative")
 
 
 def _register_fakes():
     # torch.library.register_fake exists from 2.4 on; before, the same was impl_abstract.
     register = getattr(torch.library, "register_fake", None) or torch.library.impl_abstract
 
+    # They also answer calls in which a tensor is on the meta device, so that one left there by mistake must be told here.
     @register("trimul::update")
     def _(x, mask, *rest):
-        *_, precision, _ = rest
+        *parameters, _, _, precision, _ = rest
+        _check_same_device(x, mask=mask, **dict(zip(_library.PARAMETERS, parameters)))
         if x.dim() < 3:
             raise ValueError(f"x: number of dimensions is {x.dim()}, expected at least 3: [..., N, N, C_z]")
         return x.new_empty(x.shape, dtype=torch.bfloat16 if precision == 5 else x.dtype)
 
     @register("trimul::update_out")
-    def _(*_, out):
-        return None
+    def _(x, mask, *rest, out):
+        _check_same_device(x, mask=mask, **dict(zip(_library.PARAMETERS, rest)), out=out)
 
     @register("trimul::execute")
-    def _(*_):
-        return None
+    def _(plan, x, mask, weights, out, workspace, stream):
+        _check_same_device(x, mask=mask, out=out, workspace=workspace)
+        if x.device.type not in ("cpu", "cuda"):
+            raise ValueError(f"x: is on {x.device}, expected cpu or cuda")
+
+
+def _check_same_device(x, **others):
+    for name, tensor in others.items():
+        if tensor is not None and tensor.device != x.device:
+            raise ValueError(f"{name}: is on {tensor.device}, expected {x.device} (x's)")
 
 
 def on_stream(stream, x):
@@ -115,10 +126,25 @@ def on_stream(stream, x):
     return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=x.device))
 
 
+def check_disjoint(out, x):
+    """Refuses an `out` that meets x, of which the operator sees only a copy in another dtype. Compiled code has functional semantics."""
+    if torch.compiler.is_compiling():
+        return
+    from . import _ctypes_operators
+
+    try:
+        _ctypes_operators.check_disjoint(out, x, "x")
+    except RuntimeError:  # tensors without memory of their own, as of vmap and of fake modes
+        return
+
+
 def reraise(error):
-    """Raises what the extension meant: its RuntimeErrors begin with a status in brackets. Anything else goes on as it is."""
+    """Raises what the extension meant: its RuntimeErrors begin with a status in brackets. Where torch ran out of memory outside of a GPU, it says
+    so in a plain RuntimeError. Anything else goes on as it is."""
     text = str(error)
     status = re.match(r"\[([A-Z_]+)\] ", text)
     if status and status[1] in _library.STATUS_NAMES:
         raise _library.exception_class(status[1])(text[status.end() :]) from None
+    if "DefaultCPUAllocator: " in text:
+        raise _library.exception_class("OUT_OF_MEMORY")(f"out of memory: {text.splitlines()[0]}") from None
     raise error

@@ -4,7 +4,7 @@
 import ctypes
 import sys
 
-from . import _arguments, _library
+from . import _arguments, _checks, _library
 from .heuristics import read_knobs
 
 _ALIGNMENT_BYTES = 256
@@ -22,19 +22,18 @@ class TensorDesc:
     __slots__ = ("device", "dtype", "shape", "strides")
 
     def __init__(self, shape, dtype, device="cuda", strides=None):
-        sizes = tuple(shape)
-        for size in sizes:
-            if isinstance(size, bool) or not hasattr(size, "__index__"):
-                raise TypeError(f"shape: is {shape!r}, expected integers")
-            if size < 0:
-                raise ValueError(f"shape: is {sizes}, expected sizes of at least 0")
+        if not hasattr(shape, "__iter__"):
+            raise TypeError(f"shape: is {shape!r}, expected integers")
+        sizes = tuple(_arguments.check_integer("shape", size) for size in shape)
+        if any(size < 0 for size in sizes):
+            raise ValueError(f"shape: is {sizes}, expected sizes of at least 0")
         _arguments.dtype_number(dtype)
         _arguments.device_of(device)
         set_field = object.__setattr__
-        set_field(self, "shape", tuple(int(size) for size in sizes))
+        set_field(self, "shape", sizes)
         set_field(self, "dtype", dtype)
         set_field(self, "device", device)
-        set_field(self, "strides", None if strides is None else tuple(int(stride) for stride in strides))
+        set_field(self, "strides", None if strides is None else tuple(_arguments.check_integer("strides", stride) for stride in strides))
         if self.strides is not None and len(self.strides) != len(self.shape):
             raise ValueError(f"strides: {len(self.strides)} of them, expected {len(self.shape)} as the shape {self.shape}")
 
@@ -56,6 +55,9 @@ class TensorDesc:
     def __setattr__(self, name, value):
         raise AttributeError(f"TensorDesc is immutable; make another with {name}={value!r}")
 
+    def __reduce__(self):
+        return TensorDesc, (self.shape, self.dtype, self.device, self.strides)
+
     def __repr__(self):
         return f"TensorDesc({self.shape}, {self.dtype}, device={str(self.device)!r})"
 
@@ -66,13 +68,6 @@ def _torch(what):
     except ImportError as error:
         raise ImportError(f"trimul.{what} needs PyTorch, which could not be imported") from error
     return torch
-
-
-def _refuse_grad(torch, tensors):
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
-        raise NotImplementedError(
-            "trimul has no backward yet, and an argument requires grad in grad mode: call under torch.no_grad() or torch.inference_mode()"
-        )
 
 
 class PreparedWeights:
@@ -86,26 +81,21 @@ class PreparedWeights:
         torch = _torch("prepare_weights")
         from . import _ctypes_operators as tensors
 
-        self._library = _library.load()
-        self._value = ctypes.c_void_p()
+        library = _library.load()
         self._plan = plan
-        self.implementation = self._library.trimul_plan_implementation(plan.value).decode()
+        self.implementation = library.trimul_plan_implementation(plan.value).decode()
         self.device, self.c_z, self.c_hidden = device, c_z, c_hidden
         self.has_in_bias = parameters[3] is not None or parameters[5] is not None
         self.has_out_bias = parameters[9] is not None or parameters[11] is not None
-        needed = self._library.trimul_plan_packed_bytes(plan.value)
+        needed = library.trimul_plan_packed_bytes(plan.value)
         # torch's memory: freed in the order of the stream, also while a graph is captured.
         self._memory = torch.empty(needed, dtype=torch.uint8, device=device) if needed else None
         table = tensors.parameter_table(parameters)
         address = self._memory.data_ptr() if needed else None
         stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
-        _library.check(self._library.trimul_weights_pack(plan.value, ctypes.byref(table), address, needed, stream, ctypes.byref(self._value)))
-        self.handle = self._value.value
-        self.nbytes = self._library.trimul_weights_bytes(self._value)
-
-    def __del__(self):
-        if getattr(self, "_value", None):
-            self._library.trimul_weights_destroy(self._value)
+        self._packed = _library.WeightsHandle(plan, table, address, needed, stream)
+        self.handle = self._packed.value.value
+        self.nbytes = library.trimul_weights_bytes(self._packed.value)
 
     def __repr__(self):
         return f"PreparedWeights(C_z={self.c_z}, C={self.c_hidden}, {self.implementation}, device={str(self.device)!r})"
@@ -140,21 +130,25 @@ def prepare_weights(
         norm_out_weight, norm_out_bias, p_out_weight, p_out_bias, g_out_weight, g_out_bias,
     )  # fmt: skip
     for name, tensor in zip(_library.PARAMETERS, given):
-        if tensor is not None and not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name}: is a {type(tensor).__name__}, expected a torch.Tensor or None")
-        if tensor is None and name in ("p_in_weight", "g_in_weight", "p_out_weight", "g_out_weight"):
+        if tensor is not None:
+            _checks.check_tensor(torch, name, tensor, "a torch.Tensor or None")
+            if tensor.device != next(other for other in given if other is not None).device:
+                raise ValueError(f"{name}: is on {tensor.device}, expected the device of the others")
+        elif name in ("p_in_weight", "g_in_weight", "p_out_weight", "g_out_weight"):
             raise ValueError(f"{name}: is missing, expected a tensor")
-    _refuse_grad(torch, given)
+    _checks.refuse_gradients(torch, given)
     if p_in_weight.dim() != 2 or p_in_weight.shape[0] < 2 or p_in_weight.shape[0] % 2:
         raise ValueError(f"p_in_weight: shape is {list(p_in_weight.shape)}, expected [2C, C_z]")
     device = p_in_weight.device
     c_hidden, c_z = p_in_weight.shape[0] // 2, p_in_weight.shape[1]
-    parameters = [None if tensor is None else tensor.detach().contiguous() for tensor in given]
+    # The library reads memory, in which a view that negates (as the imaginary part of a conjugate) has not been negated.
+    parameters = [None if tensor is None else tensor.detach().resolve_neg().contiguous() for tensor in given]
     problem = _library.Problem(
         batch=1, tokens=0, c_z=c_z, c_hidden=c_hidden, device=_arguments.device_of(device),
         x_dtype=_arguments.dtype_number(p_in_weight.dtype if dtype is None else dtype), eps=1e-5,
         has_in_bias=int(p_in_bias is not None or g_in_bias is not None), has_out_bias=int(p_out_bias is not None or g_out_bias is not None),
     )  # fmt: skip
+    _arguments.check_text("impl", impl)
     return PreparedWeights(_library.PlanHandle(problem, _library.make_options(impl)), parameters, device, c_z, c_hidden)
 
 
@@ -199,8 +193,9 @@ class TriangleMultiplicativeUpdateFwd:
         batch = 1
         for size in leading:
             batch *= size
-        if c_hidden is not None and (isinstance(c_hidden, bool) or not isinstance(c_hidden, int)):
-            raise TypeError(f"c_hidden: is {c_hidden!r}, expected an integer or None")
+        # Each fits in 64 bits, their product may not.
+        _arguments.check_integer("x: product of the leading dimensions", batch)
+        c_hidden = c_z if c_hidden is None else _arguments.check_integer("c_hidden", c_hidden)
         number = _arguments.check_precision(precision)
         dtype = _arguments.dtype_number(desc.dtype, "x: dtype")
         device = _arguments.device_of(desc.device, "x: device")
@@ -209,15 +204,11 @@ class TriangleMultiplicativeUpdateFwd:
         knobs = read_knobs(knobs)
         if k2_tile is not None:
             knobs = knobs.replace(k2_tile=k2_tile)
-        if impl is not None and not isinstance(impl, str):
-            raise TypeError(f"impl: is {impl!r}, expected an implementation's name or None")
-        for name, flag in (("has_mask", has_mask), ("has_in_bias", has_in_bias), ("has_out_bias", has_out_bias), ("residual", residual)):
-            if not isinstance(flag, (bool, int)):
-                raise TypeError(f"{name}: is {flag!r}, expected True or False")
+        _arguments.check_text("impl", impl)
         self._problem = _library.Problem(
-            batch=batch, tokens=rows, c_z=c_z, c_hidden=c_z if c_hidden is None else c_hidden, device=device, x_dtype=dtype,
-            direction=_arguments.check_direction(direction), precision=number, eps=_arguments.check_eps(eps), has_mask=bool(has_mask),
-            has_in_bias=bool(has_in_bias), has_out_bias=bool(has_out_bias), residual=bool(residual),
+            batch=batch, tokens=rows, c_z=c_z, c_hidden=c_hidden, device=device, x_dtype=dtype,
+            direction=_arguments.check_direction(direction), precision=number, eps=_arguments.check_eps(eps), has_mask=_arguments.check_flag("has_mask", has_mask),
+            has_in_bias=_arguments.check_flag("has_in_bias", has_in_bias), has_out_bias=_arguments.check_flag("has_out_bias", has_out_bias), residual=_arguments.check_flag("residual", residual),
         )  # fmt: skip
         self._library = _library.load()
         _library.check(self._library.trimul_problem_out_dtype(ctypes.byref(self._problem), ctypes.byref(ctypes.c_int32())))
@@ -242,8 +233,9 @@ class TriangleMultiplicativeUpdateFwd:
         torch = sys.modules.get("torch")
         threads = torch.get_num_threads() if torch is not None and self._problem.device.type == _library.CPU else 0
         options = _library.make_options(self._impl, tuple(self._knobs.as_dict().items()), max_threads=threads)
-        self._plan = _library.PlanHandle(self._problem, options)
-        self._handle = self._plan.value.value
+        plan = _library.PlanHandle(self._problem, options)
+        # In this order: another thread takes a plan that is there for a handle that is there.
+        self._handle, self._plan = plan.value.value, plan
 
     def compile(self):
         """Picks the implementation and its tiles, or takes the plan that the cache has. Builds nothing. Errors as check_support."""
@@ -291,11 +283,11 @@ class TriangleMultiplicativeUpdateFwd:
         run = self._execute
         if run is None:
             run = self._load()
-        if self._grad_enabled():
-            self._refuse_grad(x, mask, out)
+        if self._grad_enabled() or self._forward_ad._current_level >= 0:
+            _checks.refuse_gradients(sys.modules["torch"], (x, mask, out))
         try:
             run(self._handle, x, mask, weights.handle, out, workspace, current_stream)
-        except (AttributeError, RuntimeError, TypeError) as error:
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             self._tell(error, x, mask, weights, out, workspace, current_stream)
 
     def _load(self):
@@ -304,13 +296,9 @@ class TriangleMultiplicativeUpdateFwd:
 
         _operators.load()
         self.compile()
-        self._grad_enabled = torch.is_grad_enabled
+        self._grad_enabled, self._forward_ad = torch.is_grad_enabled, torch.autograd.forward_ad
         self._execute = _operators.execute
         return self._execute
-
-    @staticmethod
-    def _refuse_grad(*tensors):
-        _refuse_grad(sys.modules["torch"], [tensor for tensor in tensors if hasattr(tensor, "requires_grad")])
 
     def _tell(self, error, x, mask, weights, out, workspace, stream):
         """Raises what was wrong with the arguments of an execute that failed; runs it again where only the stream's type was foreign."""
@@ -318,8 +306,9 @@ class TriangleMultiplicativeUpdateFwd:
 
         torch = sys.modules["torch"]
         for name, tensor in (("x", x), ("mask", mask), ("out", out), ("workspace", workspace)):
-            if not isinstance(tensor, torch.Tensor) and (tensor is not None or name in ("x", "out")):
-                raise TypeError(f"{name}: is a {type(tensor).__name__}, expected a torch.Tensor")
+            if tensor is not None or name in ("x", "out"):
+                _checks.check_tensor(torch, name, tensor)
+                _checks.check_plain(name, tensor)
         if not isinstance(weights, PreparedWeights):
             raise TypeError(f"weights: is a {type(weights).__name__}, expected what prepare_weights returns")
         if isinstance(stream, torch.cuda.Stream):

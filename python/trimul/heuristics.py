@@ -77,12 +77,14 @@ def recommend(N, c=128, B=1, direction="outgoing", *, c_z=None, dtype="bfloat16"
     implementation's reason where none serves.
     """
     place = _arguments.device_of(device)
+    B, N, c = (_arguments.check_integer(name, value) for name, value in (("B", B), ("N", N), ("c", c)))
+    c_z = c if c_z is None else _arguments.check_integer("c_z", c_z)
     problem = _library.Problem(
-        batch=B, tokens=N, c_z=c if c_z is None else c_z, c_hidden=c, device=place, direction=_arguments.check_direction(direction),
+        batch=B, tokens=N, c_z=c_z, c_hidden=c, device=place, direction=_arguments.check_direction(direction),
         x_dtype=_arguments.dtype_number(dtype), eps=1e-5, has_mask=1,
     )  # fmt: skip
-    encode = lambda text: None if text is None else text.encode()
+    name, arch = _arguments.check_text("implementation", implementation), _arguments.check_text("arch", arch)
+    target = arch if place.type == _library.CUDA else None
     knobs, count = (_library.Knob * 16)(), ctypes.c_size_t()
-    target = encode(arch if place.type == _library.CUDA else None)
-    _library.check(_library.load().trimul_recommend_knobs(ctypes.byref(problem), encode(implementation), target, knobs, len(knobs), ctypes.byref(count)))
+    _library.check(_library.load().trimul_recommend_knobs(ctypes.byref(problem), name, target, knobs, len(knobs), ctypes.byref(count)))
     return TriMulKnobs(**{knob.name.decode(): knob.value for knob in knobs[: count.value]})

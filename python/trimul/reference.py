@@ -46,9 +46,10 @@ def triangle_multiplicative_update_reference(
     for name, tensor in (("x", x), ("mask", mask), *zip(_library.PARAMETERS, given)):
         if not isinstance(tensor, torch.Tensor) and (tensor is not None or name in ("x", "p_in_weight", "g_in_weight", "p_out_weight", "g_out_weight")):
             raise TypeError(f"{name}: is a {type(tensor).__name__}, expected a torch.Tensor")
-    on_host = lambda tensor: None if tensor is None else tensor.detach().cpu().contiguous()
+    # The library reads memory, in which a view that negates has not been negated.
+    on_host = lambda tensor: None if tensor is None else tensor.detach().cpu().resolve_neg().contiguous()
     host_x, parameters = on_host(x), [on_host(tensor) for tensor in given]
-    host_mask = None if mask is None else mask.detach().cpu()
+    host_mask = None if mask is None else mask.detach().cpu().resolve_neg()
     if host_mask is not None and host_mask.dtype not in _ctypes_operators.MASK_DTYPES:
         host_mask = host_mask.double()
     view = lambda tensor, name: None if tensor is None else ctypes.pointer(_ctypes_operators.view(tensor, name))
