@@ -272,8 +272,8 @@ TRIMUL_API void trimul_plan_destroy(trimul_plan* plan);
 
 typedef struct trimul_plan_cache_info {
   size_t struct_size;
-  size_t hits; /* calls of trimul_plan_acquire, since the process began or the cache was cleared */
-  size_t misses;
+  size_t hits;   /* calls of trimul_plan_acquire that found their plan, since the process began or the cache was cleared */
+  size_t misses; /* calls that made theirs; one that failed is neither */
   size_t entries;
   size_t capacity;
 } trimul_plan_cache_info;
