@@ -240,6 +240,15 @@ TEST(ExecuteParameters, PackedWeightsLieAlignedBehindTheScratchAndNowhereElse) {
   EXPECT_EQ(outcome_of([&] { plan.execute_parameters(call.args, call.bound.parameters); }), clash("workspace", "p_in_bias"));
 }
 
+TEST(ExecuteParameters, AnEmptyProblemPacksNothing) {
+  Call call({.lead = {2}, .n = 0, .c_z = 8, .c = 6, .mask = MaskKind::kNone});
+  const core::Plan plan = lent_plan(call.data);
+  EXPECT_EQ(plan.workspace_bytes_with_parameters(), 0U);
+  call.args.workspace = nullptr;
+  call.args.weights = nullptr;
+  EXPECT_EQ(outcome_of([&] { plan.execute_parameters(call.args, call.bound.parameters); }), "OK");
+}
+
 TEST(WeightsPack, TheMemoryIsLargeEnoughAlignedAndTouchesNoParameter) {
   Call call(kPlain);
   const core::Plan plan = lent_plan(call.data);
