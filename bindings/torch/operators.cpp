@@ -107,7 +107,7 @@ PlanRef acquire_plan(const trimul_problem& problem) {
   if (problem.device.type == TRIMUL_CPU) {
     uint32_t threads = 0;
     check_torch(torch_get_num_threads(&threads), "reading torch's number of threads");
-    options.max_threads = static_cast<int32_t>(threads);
+    options.max_threads = threads;
   }
   trimul_plan* plan = nullptr;
   check(trimul_plan_acquire(&problem, &options, &plan));

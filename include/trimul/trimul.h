@@ -252,7 +252,7 @@ typedef struct trimul_plan_options {
   size_t num_knobs;
   const char* arch;    /* NULL: the device of the problem. "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": plan for a GPU of that
                           architecture whether or not one is there; such a plan explains, its execute is UNSUPPORTED */
-  int32_t max_threads; /* CPU: bounds the threads that a plan takes by itself, a host's own setting; 0: no bound. The knob goes before it */
+  int64_t max_threads; /* CPU: bounds the threads that a plan takes by itself, a host's own setting; 0: no bound. The knob goes before it */
 } trimul_plan_options;
 
 #define TRIMUL_PLAN_OPTIONS_INIT \
@@ -272,8 +272,8 @@ TRIMUL_API void trimul_plan_destroy(trimul_plan* plan);
 
 typedef struct trimul_plan_cache_info {
   size_t struct_size;
-  size_t hits; /* calls of trimul_plan_acquire, since the process began or the cache was cleared */
-  size_t misses;
+  size_t hits;   /* calls of trimul_plan_acquire that found their plan, since the process began or the cache was cleared */
+  size_t misses; /* calls that made theirs; one that failed is neither */
   size_t entries;
   size_t capacity;
 } trimul_plan_cache_info;

@@ -283,6 +283,7 @@ struct PlanOptions {
   std::string implementation = {};                               // empty: the first that accepts
   std::vector<std::pair<std::string, std::int64_t>> knobs = {};  // overrides; every value gives bitwise the same result
   std::string arch = {};                                         // empty: the problem's device; "sm90": plan as if for that GPU
+  std::int32_t max_threads = 0;  // CPU: bounds what a plan takes by itself; 0: no bound; a knob goes before it
 };
 
 namespace detail {
@@ -296,6 +297,7 @@ class CPlanOptions {
     view_.knobs = knobs_.data();
     view_.num_knobs = knobs_.size();
     view_.arch = in.arch.empty() ? nullptr : in.arch.c_str();
+    view_.max_threads = in.max_threads;
   }
   CPlanOptions(const CPlanOptions&) = delete;
   CPlanOptions& operator=(const CPlanOptions&) = delete;
@@ -308,18 +310,26 @@ class CPlanOptions {
 
 }  // namespace detail
 
-/// Scratch memory on the CPU, 256-byte aligned, contents undefined. OUT_OF_MEMORY when there is not enough.
+/// Scratch memory, 256-byte aligned: its own on the CPU, or borrowed.
 class Workspace {
  public:
-  explicit Workspace(std::size_t bytes) : bytes_(bytes), memory_(allocate(bytes)) {}
+  /// CPU memory, contents undefined. OUT_OF_MEMORY when there is not enough.
+  explicit Workspace(std::size_t bytes) : bytes_(bytes), memory_(allocate(bytes), Deleter{.is_owner = true}) {}
+  /// Memory on the plan's device that somebody else owns, which must outlive this object and, on a GPU, the work. Nothing is checked
+  /// here: the library checks size and alignment where the workspace is used.
+  static Workspace from_memory(void* memory, std::size_t bytes) { return {memory, bytes}; }
   [[nodiscard]] void* data() const noexcept { return memory_.get(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
   static constexpr std::align_val_t kAlignment{256};
   struct Deleter {
-    void operator()(void* memory) const noexcept { ::operator delete(memory, kAlignment); }
+    bool is_owner;
+    void operator()(void* memory) const noexcept {
+      if (is_owner) ::operator delete(memory, kAlignment);
+    }
   };
+  Workspace(void* borrowed, std::size_t bytes) : bytes_(bytes), memory_(borrowed, Deleter{.is_owner = false}) {}
   static void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
     // Beyond PTRDIFF_MAX the allocator's own rounding may wrap around.
@@ -333,7 +343,8 @@ class Workspace {
   std::unique_ptr<void, Deleter> memory_;
 };
 
-/// A plan's private copy of the parameters, made by Plan::prepare_weights. Immutable; shareable between threads and plans.
+/// A plan's private copy of the parameters, made by Plan::prepare_weights or Plan::pack_weights. Immutable; shareable between threads and
+/// plans.
 class Weights {
  public:
   [[nodiscard]] std::size_t bytes() const noexcept { return trimul_weights_bytes(handle_.get()); }
@@ -362,16 +373,22 @@ class Plan {
  public:
   /// INVALID_ARGUMENT for a malformed problem, an unknown implementation or knob; UNSUPPORTED, listing every implementation's
   /// reason, when none serves the problem (or the one that `options` names does not).
-  explicit Plan(const Problem& problem, const PlanOptions& options = {}) {
-    const trimul_problem c_problem = problem.c_problem();
-    const detail::CPlanOptions c_options(options);
-    trimul_plan* handle = nullptr;
-    check(trimul_plan_create(&c_problem, c_options.get(), &handle));
-    handle_.reset(handle);
+  explicit Plan(const Problem& problem, const PlanOptions& options = {}) : Plan(&trimul_plan_create, problem, options) {}
+
+  /// The same through the process's cache: an equal problem with equal options gets the plan that is there, in well under a microsecond.
+  /// Any number of threads may ask. The cache is bounded; a plan that makes room there lives on for as long as somebody holds it.
+  [[nodiscard]] static Plan acquire(const Problem& problem, const PlanOptions& options = {}) {
+    return {&trimul_plan_acquire, problem, options};
   }
 
   /// Bytes of scratch that execute needs, 256-byte aligned; constant.
   [[nodiscard]] std::size_t workspace_bytes() const noexcept { return trimul_plan_workspace_bytes(handle_.get()); }
+  /// The same for execute_parameters.
+  [[nodiscard]] std::size_t workspace_bytes_with_parameters() const noexcept {
+    return trimul_plan_workspace_bytes_with_parameters(handle_.get());
+  }
+  /// Bytes of pack_weights' memory; 0 where packed weights lie in the host's own, as on the CPU.
+  [[nodiscard]] std::size_t packed_bytes() const noexcept { return trimul_plan_packed_bytes(handle_.get()); }
   /// Name of the implementation that serves the plan.
   [[nodiscard]] std::string implementation() const { return trimul_plan_implementation(handle_.get()); }
   /// Compulsory traffic of the three-stage form in bytes.
@@ -392,13 +409,32 @@ class Plan {
     return Weights(handle);
   }
 
+  /// The same into the caller's memory: packed_bytes() on the plan's device, 256-byte aligned, which outlive the weights. Nothing is
+  /// allocated there, so that a graph may capture it. INVALID_ARGUMENT for memory that is too small, misaligned or touches a parameter.
+  [[nodiscard]] Weights pack_weights(const Parameters& parameters, void* memory, std::size_t memory_bytes, void* stream = nullptr) const {
+    const detail::CParameters c_parameters(parameters);
+    trimul_weights* handle = nullptr;
+    check(trimul_weights_pack(handle_.get(), c_parameters.get(), memory, memory_bytes, stream, &handle));
+    return Weights(handle);
+  }
+
   /// x [..., N, N, C_z] contiguous; mask [..., N, N] or [..., N, N, 1], null exactly when the plan has none; out of x's shape in the
   /// result's dtype. Inputs and weights stay unchanged. out and workspace intersect nothing, except that a residual plan's out may be
   /// exactly x. Violations are INVALID_ARGUMENT before anything is written. Returns when done on the CPU, is asynchronous on a GPU.
   void execute(const Tensor& x, const Tensor* mask, const Weights& weights, const Tensor& out, const Workspace& workspace,
                void* stream = nullptr) const {
-    with_execute_args(x, mask, weights, out, workspace, stream,
+    with_execute_args(x, mask, weights.c_weights(), out, workspace, stream,
                       [this](const trimul_execute_args& args) { check(trimul_execute(handle_.get(), &args)); });
+  }
+
+  /// The same for parameters that may change from call to call: packs them in front of the work, into the workspace on a GPU, and keeps
+  /// nothing. The workspace has workspace_bytes_with_parameters(); neither it nor out may intersect a parameter. Bitwise what
+  /// prepare_weights and execute give. On a GPU the parameters are read when the stream gets there: they must live and stay until then.
+  void execute_parameters(const Tensor& x, const Tensor* mask, const Parameters& parameters, const Tensor& out, const Workspace& workspace,
+                          void* stream = nullptr) const {
+    const detail::CParameters c_parameters(parameters);
+    with_execute_args(x, mask, nullptr, out, workspace, stream,
+                      [&](const trimul_execute_args& args) { check(trimul_execute_parameters(handle_.get(), &args, c_parameters.get())); });
   }
 
   /// The parts of an execute, in order; none where the implementation does not divide its work, as on the CPU.
@@ -416,16 +452,24 @@ class Plan {
   /// execute gives. INVALID_ARGUMENT for an index past the end.
   void execute_stage(std::size_t index, const Tensor& x, const Tensor* mask, const Weights& weights, const Tensor& out,
                      const Workspace& workspace, void* stream = nullptr) const {
-    with_execute_args(x, mask, weights, out, workspace, stream,
+    with_execute_args(x, mask, weights.c_weights(), out, workspace, stream,
                       [&](const trimul_execute_args& args) { check(trimul_execute_stage(handle_.get(), index, &args)); });
   }
 
   [[nodiscard]] const trimul_plan* c_plan() const noexcept { return handle_.get(); }
 
  private:
+  using Make = decltype(&trimul_plan_create);
+  Plan(Make make, const Problem& problem, const PlanOptions& options) {
+    const trimul_problem c_problem = problem.c_problem();
+    const detail::CPlanOptions c_options(options);
+    trimul_plan* handle = nullptr;
+    check(make(&c_problem, c_options.get(), &handle));
+    handle_.reset(handle);
+  }
   template <typename Function>
-  static void with_execute_args(const Tensor& x, const Tensor* mask, const Weights& weights, const Tensor& out, const Workspace& workspace,
-                                void* stream, const Function& function) {
+  static void with_execute_args(const Tensor& x, const Tensor* mask, const trimul_weights* weights, const Tensor& out,
+                                const Workspace& workspace, void* stream, const Function& function) {
     detail::require_writable(out);
     const trimul_tensor c_x = x.c_tensor();
     const trimul_tensor c_out = out.c_tensor();
@@ -433,7 +477,7 @@ class Plan {
     trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
     args.x = &c_x;
     args.mask = mask != nullptr ? &c_mask : nullptr;
-    args.weights = weights.c_weights();
+    args.weights = weights;
     args.out = &c_out;
     args.workspace = workspace.data();
     args.workspace_bytes = workspace.bytes();
@@ -445,6 +489,25 @@ class Plan {
   };
   std::unique_ptr<trimul_plan, Deleter> handle_;
 };
+
+/// What Plan::acquire has done. Fields as in trimul_plan_cache_info.
+struct PlanCacheInfo {
+  std::size_t hits = 0;
+  std::size_t misses = 0;
+  std::size_t entries = 0;
+  std::size_t capacity = 0;
+};
+
+[[nodiscard]] inline PlanCacheInfo plan_cache_info() {
+  trimul_plan_cache_info info = TRIMUL_PLAN_CACHE_INFO_INIT;
+  check(trimul_plan_cache_get_info(&info));
+  return {info.hits, info.misses, info.entries, info.capacity};
+}
+
+/// Forgets every plan of the cache and its counts. Plans that are held stay what they are.
+inline void clear_plan_cache() noexcept {
+  trimul_plan_cache_clear();
+}
 
 struct UpdateOptions {
   Direction direction = Direction::kOutgoing;

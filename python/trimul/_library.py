@@ -52,7 +52,7 @@ class Knob(ctypes.Structure):
 class PlanOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t), ("implementation", c_char_p), ("knobs", POINTER(Knob)), ("num_knobs", c_size_t), ("arch", c_char_p),
-        ("max_threads", c_int32),
+        ("max_threads", c_int64),
     ]
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/arguments.hpp"
+#include "core/build_info.hpp"
 #include "core/c_api_boundary.hpp"
 #include "core/checked.hpp"
 #include "core/env.hpp"

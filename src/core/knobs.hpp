@@ -27,15 +27,15 @@ inline std::vector<std::int64_t> recommend_threads(const Problem&, const DeviceI
 }
 
 /// Lowers what the implementation would take by itself to `max_threads`; 0: leaves it.
-inline void bound_threads(std::vector<Knob>& knobs, int max_threads) {
+inline void bound_threads(std::vector<Knob>& knobs, std::int64_t max_threads) {
   for (Knob& knob : knobs)
-    if (max_threads > 0 && knob.name == kThreadsKnob->name) knob.value = std::min<std::int64_t>(knob.value, max_threads);
+    if (max_threads > 0 && knob.name == kThreadsKnob->name) knob.value = std::min(knob.value, max_threads);
 }
 
 /// The same with the caller's overrides; the last of one name decides. INVALID_ARGUMENT for an unknown name, UNSUPPORTED for a value
 /// outside its range.
 inline std::vector<Knob> complete_knobs(const Implementation& implementation, const Problem& problem, const DeviceInfo& device,
-                                        const std::vector<Knob>& given, int max_threads = 0) {
+                                        const std::vector<Knob>& given, std::int64_t max_threads = 0) {
   std::vector<Knob> knobs = recommended_knobs(implementation, problem, device);
   bound_threads(knobs, max_threads);
   for (const Knob& knob : given) {

@@ -36,10 +36,10 @@ struct StageCost {
 };
 
 struct PlanOptions {
-  std::string implementation;  // empty: the first that accepts
-  std::string arch;            // empty: the problem's device
-  std::vector<Knob> knobs;
-  int max_threads = 0;  // of the implementation's own choice on the CPU; 0: no bound
+  std::string implementation = {};  // empty: the first that accepts
+  std::string arch = {};            // empty: the problem's device
+  std::vector<Knob> knobs = {};
+  std::int64_t max_threads = 0;  // of the implementation's own choice on the CPU; 0: no bound
   friend bool operator==(const PlanOptions&, const PlanOptions&) = default;
 };
 

@@ -2,6 +2,7 @@
 #include "core/plan_cache.hpp"
 
 #include <functional>
+#include <new>
 
 #include "core/env.hpp"
 
@@ -42,11 +43,16 @@ std::shared_ptr<const Plan> PlanCache::find_or_make(const Problem& problem, cons
   // Other threads may look meanwhile; where two make the same plan, the first one in stays.
   auto made = std::make_shared<const Plan>(problem, options);
   const std::lock_guard lock(mutex_);
+  auto plan = take(key);
+  if (!plan) plan = keep(key, std::move(made));
   ++misses_;
-  if (auto plan = take(key)) return plan;
+  return plan;
+}
+
+std::shared_ptr<const Plan> PlanCache::keep(const Key& key, std::shared_ptr<const Plan> plan) {
   const auto place = places_.try_emplace(key).first;
   try {
-    recent_.emplace_front(&place->first, made);
+    recent_.emplace_front(&place->first, plan);
   } catch (...) {
     places_.erase(place);
     throw;
@@ -57,7 +63,7 @@ std::shared_ptr<const Plan> PlanCache::find_or_make(const Problem& problem, cons
     recent_.pop_back();
     places_.erase(oldest);
   }
-  return made;
+  return plan;
 }
 
 PlanCache::Info PlanCache::info() const {
@@ -73,7 +79,9 @@ void PlanCache::clear() {
 }
 
 PlanCache& plan_cache() {
-  static PlanCache& cache = *new PlanCache;  // plans may be asked for while the process ends
+  // Never destroyed: plans may be asked for while the process ends. Nor allocated: clearing it cannot fail.
+  alignas(PlanCache) static std::byte storage[sizeof(PlanCache)];
+  static PlanCache& cache = *new (storage) PlanCache;
   return cache;
 }
 

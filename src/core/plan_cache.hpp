@@ -19,7 +19,7 @@ class PlanCache {
   static constexpr std::size_t kCapacity = 256;
 
   struct Info {
-    std::size_t hits = 0;  // since the process began or the cache was cleared
+    std::size_t hits = 0;  // calls that got a plan, since the process began or the cache was cleared
     std::size_t misses = 0;
     std::size_t entries = 0;
     std::size_t capacity = 0;
@@ -47,6 +47,8 @@ class PlanCache {
 
   /// Null where there is none. The caller holds the mutex.
   std::shared_ptr<const Plan> take(const Key& key);
+  /// Puts a plan in that is not there. The caller holds the mutex; what fails leaves the cache as it was.
+  std::shared_ptr<const Plan> keep(const Key& key, std::shared_ptr<const Plan> plan);
 
   mutable std::mutex mutex_;
   std::size_t capacity_;

@@ -34,7 +34,7 @@ struct Problem {
   std::int64_t tokens = 0;    // N
   std::int64_t c_z = 0;       // C_z
   std::int64_t c_hidden = 0;  // C
-  Device device;
+  Device device = {};
   Direction direction = Direction::kOutgoing;
   DType x_dtype = DType::kF32;
   Precision precision = Precision::kDefault;

@@ -173,6 +173,75 @@ TEST(Aliasing, OutMayNotTouchPackedWeights) {
   EXPECT_GE(weights->packed->ranges().size(), 11U);
 }
 
+/// trimul_tensor_check_disjoint of "copy" and "original".
+std::string disjoint(const trimul_tensor& tensor, const trimul_tensor& other) {
+  const std::string text = outcome(trimul_tensor_check_disjoint("copy", &tensor, "original", &other));
+  // Neither is written: the order of the two decides no more than the order of their names.
+  const std::string swapped = outcome(trimul_tensor_check_disjoint("original", &other, "copy", &tensor));
+  EXPECT_EQ(text == "OK", swapped == "OK") << swapped;
+  return text;
+}
+
+TEST(CheckDisjoint, TheBytesThatStridesReachDecide) {
+  const GuardedBuffer memory(1 << 12);
+  const auto at = [&](std::ptrdiff_t element, const Sizes& sizes, const Sizes* strides = nullptr, std::int32_t dtype = TRIMUL_F32) {
+    const trimul_tensor flat{memory.data() + 1024 + 4 * element, {TRIMUL_CPU, 0}, 0, dtype, nullptr, nullptr};
+    return reshaped(flat, sizes, strides);
+  };
+  const std::string overlap = clash("copy", "original");
+  const Sizes block{2, 3}, one{1, 1}, three{3};
+  const Sizes rows{10, 1}, reversed{-10, -1}, every_second{2}, backwards{-1}, single{0};
+  EXPECT_EQ(disjoint(at(0, block), at(0, block)), overlap);
+  EXPECT_EQ(disjoint(at(0, block), at(5, block)), overlap);
+  EXPECT_EQ(disjoint(at(0, block), at(6, block)), "OK") << "one begins where the other ends";
+  EXPECT_EQ(disjoint(at(0, block), at(-6, block)), "OK");
+  // Rows 10 elements apart reach 12 and 13 of them; what lies between counts as touched.
+  EXPECT_EQ(disjoint(at(0, block, &rows), at(12, one)), overlap);
+  EXPECT_EQ(disjoint(at(0, block, &rows), at(5, one)), overlap) << "between the rows";
+  EXPECT_EQ(disjoint(at(0, block, &rows), at(13, one)), "OK");
+  // Negative strides reach to the left, from the last byte of element [0, 0] on.
+  EXPECT_EQ(disjoint(at(0, block, &reversed), at(0, one)), overlap);
+  EXPECT_EQ(disjoint(at(0, block, &reversed), at(-12, one)), overlap);
+  EXPECT_EQ(disjoint(at(0, block, &reversed), at(-13, one)), "OK");
+  EXPECT_EQ(disjoint(at(0, block, &reversed), at(1, one)), "OK");
+  EXPECT_EQ(disjoint(at(0, three, &backwards), at(-4, three)), overlap);
+  EXPECT_EQ(disjoint(at(0, three, &backwards), at(-5, three)), "OK");
+  EXPECT_EQ(disjoint(at(0, three, &every_second), at(1, three, &every_second)), overlap) << "interleaved";
+  // Stride 0 reaches one element; the dtype decides how long that is.
+  EXPECT_EQ(disjoint(at(0, three, &single), at(1, one)), "OK");
+  EXPECT_EQ(disjoint(at(0, three, &single, TRIMUL_F64), at(1, one)), overlap);
+  EXPECT_EQ(disjoint(at(0, three, &single, TRIMUL_BF16), at(0, one)), overlap);
+}
+
+TEST(CheckDisjoint, ATensorWithoutElementsTouchesNothing) {
+  const GuardedBuffer memory(64);
+  const Sizes none{0, 3}, some{4}, scalar{};
+  const trimul_tensor flat{memory.data(), {TRIMUL_CPU, 0}, 0, TRIMUL_F32, nullptr, nullptr};
+  EXPECT_EQ(disjoint(reshaped(flat, none), reshaped(flat, some)), "OK");
+  EXPECT_EQ(disjoint(reshaped(flat, none), reshaped(flat, none)), "OK");
+  trimul_tensor nowhere = reshaped(flat, none);
+  nowhere.data = nullptr;
+  EXPECT_EQ(disjoint(nowhere, reshaped(flat, some)), "OK");
+  EXPECT_EQ(disjoint(reshaped(flat, scalar), reshaped(flat, some)), clash("copy", "original")) << "no dimensions are one element";
+}
+
+TEST(CheckDisjoint, MalformedTensorsAndNamesAreRefused) {
+  const GuardedBuffer memory(64);
+  const Sizes some{4}, far{std::int64_t{1} << 40}, strides{std::int64_t{1} << 40};
+  const trimul_tensor good = reshaped({memory.data(), {TRIMUL_CPU, 0}, 0, TRIMUL_F32, nullptr, nullptr}, some);
+  EXPECT_EQ(outcome(trimul_tensor_check_disjoint(nullptr, &good, "b", &good)),
+            "INVALID_ARGUMENT: name: is NULL, expected what to call the tensor");
+  EXPECT_EQ(outcome(trimul_tensor_check_disjoint("a", &good, nullptr, &good)),
+            "INVALID_ARGUMENT: name: is NULL, expected what to call the tensor");
+  EXPECT_EQ(outcome(trimul_tensor_check_disjoint("a", nullptr, "b", &good)), "INVALID_ARGUMENT: a: is missing, expected a tensor");
+  EXPECT_EQ(outcome(trimul_tensor_check_disjoint("a", &good, "b", nullptr)), "INVALID_ARGUMENT: b: is missing, expected a tensor");
+  trimul_tensor bad = good;
+  bad.data = nullptr;
+  EXPECT_EQ(outcome(trimul_tensor_check_disjoint("a", &good, "b", &bad)), "INVALID_ARGUMENT: b: data is NULL, expected 4 elements");
+  bad = reshaped(good, far, &strides);
+  EXPECT_EQ(outcome(trimul_tensor_check_disjoint("a", &bad, "b", &good)), "INVALID_ARGUMENT: a: strides reach beyond the address space");
+}
+
 TEST(Aliasing, InputsMayShareMemory) {
   Call call(kPlain);
   call.bound.mask.data = call.bound.x.data;

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "core/c_api_boundary.hpp"
+#include "core/plan_cache.hpp"
 #include "support/call.hpp"
 #include "support/scoped_env.hpp"
 
@@ -66,6 +68,18 @@ long fail_each_allocation(const Attempt& attempt) {
   }
 }
 
+/// While it lives, no allocation fails.
+class Uncounted {
+ public:
+  Uncounted() : former_(countdown) { countdown = -1; }
+  Uncounted(const Uncounted&) = delete;
+  Uncounted& operator=(const Uncounted&) = delete;
+  ~Uncounted() { countdown = former_; }
+
+ private:
+  long former_;
+};
+
 class AllocationFailure : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AllocationFailure, OfAnUpdateIsReportedAndLeavesNothingBehind) {
@@ -103,14 +117,93 @@ TEST_P(AllocationFailure, OfPlanAndWeightsGivesNull) {
             }),
             3);
   const PlanPtr plan = make_plan(problem, GetParam());
+  for (const bool packs : {false, true})
+    EXPECT_GT(fail_each_allocation([&] {
+                trimul_weights* weights = nullptr;
+                const trimul_status status = packs ? trimul_weights_pack(plan.get(), &bound.parameters, nullptr, 0, nullptr, &weights)
+                                                   : trimul_weights_create(plan.get(), &bound.parameters, nullptr, &weights);
+                EXPECT_EQ(weights != nullptr, status == TRIMUL_OK);
+                trimul_weights_destroy(weights);
+                return status;
+              }),
+              10);
+}
+
+TEST_P(AllocationFailure, OfAnExecuteWithParametersIsReported) {
+  Call call({.n = 5});
+  const PlanPtr plan = make_plan(call.data.problem(), GetParam(), 1);
+  const GuardedBuffer workspace(trimul_plan_workspace_bytes_with_parameters(plan.get()));
+  call.args.weights = nullptr;
+  call.args.workspace = workspace.data();
+  call.args.workspace_bytes = workspace.size();
+  ASSERT_EQ(trimul_execute_parameters(plan.get(), &call.args, &call.bound.parameters), TRIMUL_OK) << trimul_last_error();
+  const auto expected = call.out.buffer().copy();
   EXPECT_GT(fail_each_allocation([&] {
-              trimul_weights* weights = nullptr;
-              const trimul_status status = trimul_weights_create(plan.get(), &bound.parameters, nullptr, &weights);
-              EXPECT_EQ(weights != nullptr, status == TRIMUL_OK);
-              trimul_weights_destroy(weights);
+              std::fill_n(call.out.buffer().data(), call.out.buffer().size(), kPoison);
+              const trimul_status status = trimul_execute_parameters(plan.get(), &call.args, &call.bound.parameters);
+              const Uncounted checks;
+              const auto now = call.out.buffer().copy();
+              if (status == TRIMUL_OK) {
+                EXPECT_TRUE(now == expected);
+              } else if (GetParam() != "reference") {  // the oracle takes its rows as it goes
+                EXPECT_TRUE(now == std::vector<std::byte>(now.size(), kPoison)) << "a call that failed wrote to out";
+              }
               return status;
             }),
-            10);
+            20);
+}
+
+TEST_P(AllocationFailure, OfAnAcquireLeavesTheCacheEmptyOrWithThePlan) {
+  const Case data({.n = 5});
+  const trimul_problem problem = data.problem();
+  trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
+  options.implementation = GetParam().c_str();
+  (void)make_plan(problem, GetParam());  // oneDNN generates its code once, in tens of thousands of allocations
+  trimul_plan_cache_info info = TRIMUL_PLAN_CACHE_INFO_INIT;
+  EXPECT_GT(fail_each_allocation([&] {
+              trimul_plan_cache_clear();
+              trimul_plan* plan = nullptr;
+              const trimul_status status = trimul_plan_acquire(&problem, &options, &plan);
+              const Uncounted checks;
+              const PlanPtr owner(plan);
+              EXPECT_EQ(plan != nullptr, status == TRIMUL_OK);
+              EXPECT_EQ(trimul_plan_cache_get_info(&info), TRIMUL_OK);
+              EXPECT_EQ(info.hits, 0U);
+              EXPECT_EQ(info.misses, status == TRIMUL_OK ? 1U : 0U);
+              EXPECT_EQ(info.entries, status == TRIMUL_OK ? 1U : 0U);
+              // The next call works, and finds what is there.
+              trimul_plan* again = nullptr;
+              EXPECT_EQ(trimul_plan_acquire(&problem, &options, &again), TRIMUL_OK);
+              const PlanPtr second(again);
+              EXPECT_EQ(status == TRIMUL_OK, plan != nullptr && trimul_plan_explain(again) == trimul_plan_explain(plan));
+              return status;
+            }),
+            5);
+}
+
+TEST(AllocationFailureOnce, InAFullPlanCacheLosesNoPlanToOneThatFails) {
+  const auto of_tokens = [](std::int64_t tokens) { return core::Problem{.tokens = tokens, .c_z = 8, .c_hidden = 6}; };
+  const core::PlanOptions options{.implementation = "reference"};
+  const auto full_cache = [&] {
+    const Uncounted preparation;
+    auto cache = std::make_unique<core::PlanCache>(2);
+    for (const std::int64_t tokens : {1, 2}) (void)cache->find_or_make(of_tokens(tokens), options);
+    return cache;
+  };
+  EXPECT_GT(fail_each_allocation([&] {
+              const auto cache = full_cache();
+              const trimul_status status = core::guarded([&] { (void)cache->find_or_make(of_tokens(3), options); });
+              const Uncounted checks;
+              const std::size_t made = status == TRIMUL_OK ? 1 : 0;
+              EXPECT_EQ(cache->info().entries, 2U);
+              EXPECT_EQ(cache->info().misses, 2 + made);
+              (void)cache->find_or_make(of_tokens(2), options);
+              (void)cache->find_or_make(of_tokens(1), options);  // the least recently used
+              EXPECT_EQ(cache->info().hits, 2 - made);
+              EXPECT_EQ(cache->info().entries, 2U);
+              return status;
+            }),
+            5);
 }
 
 TEST(AllocationFailureOnce, OfTheReferenceIsReported) {

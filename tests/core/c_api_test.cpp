@@ -26,6 +26,8 @@ TEST(CApi, NullHandlesAreHarmless) {
   trimul_plan_destroy(nullptr);
   trimul_weights_destroy(nullptr);
   EXPECT_EQ(trimul_plan_workspace_bytes(nullptr), 0U);
+  EXPECT_EQ(trimul_plan_workspace_bytes_with_parameters(nullptr), 0U);
+  EXPECT_EQ(trimul_plan_packed_bytes(nullptr), 0U);
   EXPECT_EQ(trimul_weights_bytes(nullptr), 0U);
   EXPECT_EQ(trimul_plan_traffic_bytes(nullptr), 0);
   EXPECT_EQ(trimul_plan_flop(nullptr), 0.0);

@@ -88,5 +88,97 @@ TEST(CppApi, TheReferenceAtChosenCellsIsTheWholeOnes) {
             "INVALID_ARGUMENT: cells: entry 0 is (0, 2, 0), expected inside B = 1, N = 2");
 }
 
+/// Example's problem.
+Problem example_problem() {
+  return {.tokens = 2, .c_z = 1, .c_hidden = 1};
+}
+
+TEST(CppApi, AnAcquiredPlanIsSharedCountedAndOutlivesTheCache) {
+  clear_plan_cache();
+  Plan first = Plan::acquire(example_problem());
+  const Plan second = Plan::acquire(example_problem());
+  EXPECT_EQ(trimul_plan_explain(first.c_plan()), trimul_plan_explain(second.c_plan())) << "one text of one plan";
+  const Plan other = Plan::acquire(example_problem(), {.max_threads = 1});
+  EXPECT_NE(trimul_plan_explain(other.c_plan()), trimul_plan_explain(second.c_plan()));
+  const PlanCacheInfo info = plan_cache_info();
+  EXPECT_EQ(info.hits, 1U);
+  EXPECT_EQ(info.misses, 2U);
+  EXPECT_EQ(info.entries, 2U);
+  EXPECT_GE(info.capacity, info.entries);
+  first = Plan(example_problem());
+  clear_plan_cache();
+  EXPECT_EQ(plan_cache_info().entries, 0U);
+  EXPECT_EQ(plan_cache_info().misses, 0U);
+  EXPECT_EQ(second.explain(), first.explain());
+  EXPECT_EQ(thrown_by([] { (void)Plan::acquire({.tokens = -1, .c_z = 1, .c_hidden = 1}); }).substr(0, 17), "INVALID_ARGUMENT:");
+  EXPECT_EQ(plan_cache_info().entries, 0U);
+}
+
+TEST(CppApi, MaxThreadsReachesThePlan) {
+  const Problem problem{.tokens = 256, .c_z = 128, .c_hidden = 128};
+  EXPECT_NE(Plan(problem, {.max_threads = 1}).explain().find("threads: 1\n"), std::string::npos);
+  EXPECT_NE(Plan(problem, {.knobs = {{"threads", 3}}, .max_threads = 1}).explain().find("threads: 3\n"), std::string::npos);
+  EXPECT_EQ(thrown_by([&] { (void)Plan(problem, {.max_threads = -2}); }),
+            "INVALID_ARGUMENT: options: max_threads is -2, expected at least 0");
+}
+
+TEST(CppApi, ExecuteWithParametersAndPackedWeightsGiveTheBitsOfPreparedWeights) {
+  const Example example;
+  const Plan plan = Plan::acquire(example_problem());
+  std::array<float, 4> expected{}, with_parameters{}, with_packed{};
+  const Workspace workspace(plan.workspace_bytes_with_parameters());
+  plan.execute(example.x, nullptr, plan.prepare_weights(example.parameters), Tensor(expected, {2, 2, 1}), workspace);
+  plan.execute_parameters(example.x, nullptr, example.parameters, Tensor(with_parameters, {2, 2, 1}), workspace);
+  EXPECT_EQ(with_parameters, expected);
+  EXPECT_EQ(plan.packed_bytes(), 0U) << "a CPU";
+  const Weights packed = plan.pack_weights(example.parameters, nullptr, 0);
+  plan.execute(example.x, nullptr, packed, Tensor(with_packed, {2, 2, 1}), workspace);
+  EXPECT_EQ(with_packed, expected);
+}
+
+TEST(CppApi, ExecuteWithParametersRefusesWhatItsContractForbids) {
+  Example example;
+  const Plan plan(example_problem());
+  std::array<float, 4> values{};
+  const Tensor out(values, {2, 2, 1});
+  const Workspace workspace(plan.workspace_bytes_with_parameters());
+  const auto refused = [&](const Parameters& parameters, const Tensor& to, const Workspace& scratch) {
+    return thrown_by([&] { plan.execute_parameters(example.x, nullptr, parameters, to, scratch); });
+  };
+  EXPECT_EQ(refused(example.parameters, out, Workspace(0)).substr(0, 36), "INVALID_ARGUMENT: workspace: size is");
+  const std::array<float, 4> constant{};
+  EXPECT_EQ(refused(example.parameters, Tensor(constant, {2, 2, 1}), workspace),
+            "INVALID_ARGUMENT: out: made from const memory, expected memory that may be written");
+  Parameters biased = example.parameters;
+  biased.p_in_bias = Tensor(example.two, {2});
+  EXPECT_EQ(refused(biased, out, workspace), "INVALID_ARGUMENT: p_in_bias or g_in_bias: given, but the plan was made without it");
+  Parameters touching = example.parameters;
+  touching.p_in_weight = Tensor(std::span<float>(values).first(2), {2, 1});
+  EXPECT_EQ(refused(touching, out, workspace), "INVALID_ARGUMENT: out: its memory intersects that of p_in_weight, expected no common byte");
+  EXPECT_EQ(values, (std::array<float, 4>{}));
+  EXPECT_EQ(refused(example.parameters, out, workspace), "OK");
+}
+
+TEST(CppApi, ABorrowedWorkspaceIsTheCallersMemory) {
+  const Example example;
+  const Plan plan(example_problem());
+  std::array<float, 4> expected{}, values{};
+  const Workspace own(plan.workspace_bytes_with_parameters());
+  plan.execute_parameters(example.x, nullptr, example.parameters, Tensor(expected, {2, 2, 1}), own);
+  {
+    const Workspace borrowed = Workspace::from_memory(own.data(), own.bytes());
+    EXPECT_EQ(borrowed.data(), own.data());
+    EXPECT_EQ(borrowed.bytes(), own.bytes());
+    plan.execute_parameters(example.x, nullptr, example.parameters, Tensor(values, {2, 2, 1}), borrowed);
+  }
+  EXPECT_EQ(values, expected);
+  plan.execute_parameters(example.x, nullptr, example.parameters, Tensor(values, {2, 2, 1}), own);  // it was not freed
+  const Workspace misaligned = Workspace::from_memory(static_cast<std::byte*>(own.data()) + 16, own.bytes());
+  EXPECT_EQ(thrown_by([&] {
+              plan.execute_parameters(example.x, nullptr, example.parameters, Tensor(values, {2, 2, 1}), misaligned);
+            }),
+            "INVALID_ARGUMENT: workspace: address is not 256-byte aligned, expected a multiple of 256");
+}
+
 }  // namespace
 }  // namespace trimul::testing

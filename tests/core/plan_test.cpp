@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "support/call.hpp"
+#include "support/scoped_env.hpp"
 
 namespace trimul::testing {
 namespace {
@@ -211,6 +212,68 @@ TEST(Plan, SaysWhenAPrecisionIsServedInFp32) {
     const std::string name = precision == TRIMUL_PRECISION_TF32 ? "tf32" : precision == TRIMUL_PRECISION_TF32X3 ? "tf32x3" : "ieee";
     EXPECT_TRUE(contains(trimul_plan_explain(plan.get()), "arithmetic: fp32 (asked for " + name + ")")) << trimul_plan_explain(plan.get());
   }
+}
+
+/// "threads: 3" of a plan over enough work for all of them.
+std::string threads_of(std::int32_t max_threads, std::optional<std::int64_t> knob = {}, const char* implementation = "cpu") {
+  const trimul_problem problem = problem_of(1, 256, 128, 128);
+  const trimul_knob threads{"threads", knob.value_or(0)};
+  trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
+  options.implementation = implementation;
+  options.max_threads = max_threads;
+  options.knobs = &threads;
+  options.num_knobs = knob ? 1 : 0;
+  trimul_plan* made = nullptr;
+  const std::string text = outcome(trimul_plan_create(&problem, &options, &made));
+  const PlanPtr plan(made);
+  if (text != "OK") return text;
+  const std::string lines = trimul_plan_explain(made);
+  const std::size_t at = lines.find("threads: ");
+  return lines.substr(at, lines.find('\n', at) - at);
+}
+
+TEST(Plan, MaxThreadsBoundsWhatACpuPlanTakesByItself) {
+  const ScopedEnv env("TRIMUL_NUM_THREADS", "6");
+  for (const char* implementation : {"cpu", "reference"}) {
+    EXPECT_EQ(threads_of(0, {}, implementation), "threads: 6") << "no bound";
+    EXPECT_EQ(threads_of(1, {}, implementation), "threads: 1");
+    EXPECT_EQ(threads_of(4, {}, implementation), "threads: 4");
+    EXPECT_EQ(threads_of(6, {}, implementation), "threads: 6");
+    EXPECT_EQ(threads_of(100'000, {}, implementation), "threads: 6") << "a bound, not a wish";
+    EXPECT_EQ(threads_of(2, 5, implementation), "threads: 5") << "the knob goes before it";
+    EXPECT_EQ(threads_of(2, 1, implementation), "threads: 1");
+    EXPECT_EQ(threads_of(-1, {}, implementation), "INVALID_ARGUMENT: options: max_threads is -1, expected at least 0");
+    EXPECT_EQ(threads_of(-1, 2, implementation), "INVALID_ARGUMENT: options: max_threads is -1, expected at least 0");
+  }
+}
+
+TEST(Plan, AnOlderCallersOptionsHaveNoMaxThreads) {
+  const ScopedEnv env("TRIMUL_NUM_THREADS", "6");
+  const trimul_problem problem = problem_of(1, 256, 128, 128);
+  trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
+  options.max_threads = -7;  // not part of the older struct
+  options.struct_size = offsetof(trimul_plan_options, max_threads);
+  trimul_plan* made = nullptr;
+  ASSERT_EQ(trimul_plan_create(&problem, &options, &made), TRIMUL_OK) << trimul_last_error();
+  const PlanPtr plan(made);
+  EXPECT_TRUE(contains(trimul_plan_explain(made), "threads: 6\n")) << trimul_plan_explain(made);
+}
+
+/// Needs no GPU: the plan is for an architecture.
+TEST(Plan, MaxThreadsHasNoPartInAPlanForAGpu) {
+  trimul_problem problem = problem_of(1, 256, 128, 128);
+  problem.device = {TRIMUL_CUDA, 0};
+  const auto explained = [&](std::int32_t max_threads) -> std::string {
+    trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
+    options.arch = "sm90";
+    options.max_threads = max_threads;
+    trimul_plan* made = nullptr;
+    if (trimul_plan_create(&problem, &options, &made) != TRIMUL_OK) return trimul_last_error();
+    const PlanPtr plan(made);
+    return trimul_plan_explain(made);
+  };
+  EXPECT_EQ(explained(1), explained(0));  // in builds without it, the same refusal
+  EXPECT_EQ(explained(-1), "options: max_threads is -1, expected at least 0");
 }
 
 TEST(Plan, ForAnArchitectureThatIsNotHereItExplainsButDoesNotExecute) {

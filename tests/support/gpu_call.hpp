@@ -18,7 +18,7 @@ class GpuCall {
         bytes_(static_cast<std::size_t>(data.num_outputs()) * core::dtype_bytes(data.out_dtype())),
         skew_(static_cast<std::size_t>(data.spec.offset) * core::dtype_bytes(data.out_dtype())),
         out_(inputs.device(), bytes_ + skew_),
-        workspace_(inputs.device(), trimul_plan_workspace_bytes(plan.get())),
+        workspace_(inputs.device(), trimul_plan_workspace_bytes_with_parameters(plan.get())),
         out_view_(inputs.bound.x) {
     out_view_.data = out_.data() + skew_;
     out_view_.dtype = static_cast<std::int32_t>(data.out_dtype());
@@ -35,6 +35,16 @@ class GpuCall {
     args.stream = stream;
     EXPECT_EQ(trimul_execute(plan.get(), &args), TRIMUL_OK) << trimul_last_error();
   }
+  /// With the inputs' parameters, or others on the device, packed in front of the work.
+  void execute_parameters(void* stream, const trimul_parameters* parameters = nullptr) {
+    trimul_execute_args with_parameters = args;
+    with_parameters.weights = nullptr;
+    with_parameters.workspace_bytes = trimul_plan_workspace_bytes_with_parameters(plan.get());
+    with_parameters.stream = stream;
+    EXPECT_EQ(trimul_execute_parameters(plan.get(), &with_parameters, parameters != nullptr ? parameters : &inputs.bound.parameters),
+              TRIMUL_OK)
+        << trimul_last_error();
+  }
   void execute_stages(void* stream) {
     args.stream = stream;
     for (std::size_t stage = 0; stage < trimul_plan_num_stages(plan.get()); ++stage)
@@ -42,9 +52,10 @@ class GpuCall {
   }
   /// Fills out and the workspace with NaN. No work of this call may be running.
   void poison() {
-    const std::vector<std::byte> bytes(std::max(bytes_ + skew_, args.workspace_bytes), kPoison);
+    const std::size_t workspace_bytes = trimul_plan_workspace_bytes_with_parameters(plan.get());
+    const std::vector<std::byte> bytes(std::max(bytes_ + skew_, workspace_bytes), kPoison);
     out_.upload(0, bytes.data(), bytes_ + skew_);
-    workspace_.upload(0, bytes.data(), args.workspace_bytes);
+    workspace_.upload(0, bytes.data(), workspace_bytes);
   }
   /// out, once everything on the stream is done.
   [[nodiscard]] std::vector<std::byte> result(void* stream) const {

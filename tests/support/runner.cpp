@@ -116,6 +116,11 @@ RunResult run(const Case& data, std::string_view implementation, const RunOption
   const PlanPtr plan = options.knobs.empty() ? make_plan(data.problem(), implementation, options.threads)
                                              : make_plan_with_knobs(data.problem(), implementation, options.knobs);
   if (!plan) return {};
+  if (options.packs_parameters)
+    return run_bound(data, inputs, trimul_plan_workspace_bytes_with_parameters(plan.get()), options, [&](const trimul_execute_args& args) {
+      EXPECT_EQ(trimul_execute_parameters(plan.get(), &args, &inputs.bound.parameters), TRIMUL_OK)
+          << trimul_last_error() << ": " << describe(data.spec);
+    });
   const WeightsPtr weights = make_weights(plan.get(), inputs.bound);
   if (!weights) return {};
   return run_bound(data, inputs, trimul_plan_workspace_bytes(plan.get()), options, [&](trimul_execute_args& args) {

@@ -47,6 +47,7 @@ struct RunOptions {
   std::int64_t out_offset = -1;     // elements off a 256-byte boundary; -1: the case's
   std::size_t spare_workspace = 0;  // bytes more than asked for
   std::vector<trimul_knob> knobs = {};
+  bool packs_parameters = false;  // trimul_execute_parameters in place of weights that were made before
 };
 
 struct RunResult {

@@ -45,7 +45,9 @@ __device__ bool is_gate_row(int row) {
 }
 
 __global__ void pack_weights_kernel(const __grid_constant__ PackParams p) {
-  // Whatever reads the result waits for this kernel's end; only the input projection's set-up may run beside it.
+  // Only the input projection's set-up may run beside this kernel: its griddepcontrol.wait, before its first read, is for this kernel's
+  // end, and it lets its own successor start only behind that wait, as the contraction does. The output projection, which reads weights
+  // before it waits, therefore starts when this kernel has long ended. Kernels that are launched ordinarily wait for it in any case.
   ptx::griddepcontrol_launch_dependents();
   const int first = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   const int step = static_cast<int>(gridDim.x * blockDim.x);
@@ -100,6 +102,7 @@ Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const c
       .g_out_bias = source_of(parameters.g_out_bias),
       .packed = data_,
   };
+  // Without overlap: kernels before it on the stream may still be reading what this memory holds.
   chain.add(pack_weights_kernel, {.blocks = 128, .threads = 256, .smem_bytes = 0, .overlaps = false}, params);
 }
 

@@ -320,6 +320,7 @@ __global__ void __launch_bounds__(Config::kCfg.threads(), 1) input_projection_ke
   }
   __syncthreads();
   ptx::griddepcontrol_wait();
+  // After the wait: whoever starts next may then rely on everything before this kernel being finished, the packing of the weights included.
   ptx::griddepcontrol_launch_dependents();
   Kernel::project_tiles(p, smem);
 }
