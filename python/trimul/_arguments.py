@@ -67,8 +67,8 @@ def check_eps(eps):
     if isinstance(eps, bool) or not isinstance(eps, numbers.Real):
         raise TypeError(f"eps: is {eps!r}, expected a number")
     # As a comparison of any real numbers: a large integer has no float.
-    if not 0 < eps <= 3.4028234663852886e38:
-        raise ValueError(f"eps: is {eps!r}, expected finite and > 0")
+    if not 2**-150 < eps <= 3.4028234663852886e38:
+        raise ValueError(f"eps: is {eps!r}, expected finite, > 0 and not 0 in fp32")
     return float(eps)
 
 

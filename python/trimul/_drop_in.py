@@ -131,7 +131,7 @@ def triangle_multiplicative_update(
 
 def _update_out(tensors, numbers, out):
     # torch's own answer to such a view, to copy and write back, reads beyond its stack for an operator without a result.
-    if out.is_neg():
+    if not _torch.compiler.is_compiling() and out.is_neg():
         raise ValueError("out: is a view that negates what it refers to, expected a plain tensor")
     _operators.update_out(*tensors, *numbers, out=out)
     return out

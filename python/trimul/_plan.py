@@ -132,8 +132,8 @@ def prepare_weights(
     for name, tensor in zip(_library.PARAMETERS, given):
         if tensor is not None:
             _checks.check_tensor(torch, name, tensor, "a torch.Tensor or None")
-            if tensor.device != next(other for other in given if other is not None).device:
-                raise ValueError(f"{name}: is on {tensor.device}, expected the device of the others")
+            if isinstance(p_in_weight, torch.Tensor) and tensor.device != p_in_weight.device:
+                raise ValueError(f"{name}: is on {tensor.device}, expected {p_in_weight.device} (p_in_weight's)")
         elif name in ("p_in_weight", "g_in_weight", "p_out_weight", "g_out_weight"):
             raise ValueError(f"{name}: is missing, expected a tensor")
     _checks.refuse_gradients(torch, given)
@@ -224,6 +224,8 @@ class TriangleMultiplicativeUpdateFwd:
     def _describe(x):
         if not all(hasattr(x, name) for name in ("shape", "dtype", "device", "stride")):
             raise TypeError(f"x: is a {type(x).__name__}, expected a torch.Tensor or a TensorDesc")
+        _arguments.dtype_number(x.dtype, "x: dtype")
+        _arguments.device_of(x.device, "x: device")
         return TensorDesc.of(x)
 
     def check_support(self):
