@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This library against PyTorch eager, torch.compile and cuEquivariance on one GPU, in one process, on the same values.
+"""This library's PyTorch package against PyTorch eager, torch.compile and cuEquivariance on one GPU, in one process, on the same values.
 
-    python bench/gpu_vs_peers.py [--library build/lib/libtrimul.so] [--json FILE] [--tokens 128 256 ...] [--directions outgoing incoming]
+    python bench/gpu_vs_peers.py [--package build/python] [--json FILE] [--tokens 128 256 ...] [--directions outgoing incoming]
                                  [--batch 1] [--windows 20] [--without compile eager]
 
-bf16, C_z = C = 128, mask given, no biases. Timed is a CUDA graph of the call, replayed back to back ("hot") in windows in which the contenders
-take turns; --cool rests 20 ms before every replay as well. The median of the windows is printed, the spread goes into the JSON. A contender
-that is not importable is left out and named. Each result is first held against fp64 on the GPU.
+bf16, C_z = C = 128, mask given, no biases. "trimul" is the drop-in call, which packs the weights every time, "plan" the class API on prepared
+weights. Timed, in windows in which the contenders take turns: a CUDA graph of the call, replayed back to back ("hot"); with --cool also after
+20 ms of rest; the call itself, back to back ("eager"), results kept for one call so that no buffer comes straight back; and the host's time for a
+call on an idle stream ("host"), beside that of an add in place and of three empty kernels. Medians are printed, the spread goes into the JSON. A
+contender that is not importable is left out and named. Each result is first held against fp64 on the GPU.
 """
 
 import argparse
@@ -18,12 +20,11 @@ import time
 
 import torch
 
-from trimul_ctypes import Trimul
-
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 C = 128
 F = torch.nn.functional
 EPS = 1e-5
+HOST_CALLS = 20  # few enough that the driver's queue takes them without waiting for the device
 
 
 def make_case(batch, tokens):
@@ -50,12 +51,16 @@ def eager(x, mask, p, direction):
     return torch.sigmoid(F.linear(z, p["g_out_weight"])) * F.linear(u, p["p_out_weight"])
 
 
-def contenders_of(library, x, mask, parameters, direction, without):
-    """Name -> (function that runs it once, function that gives the result)."""
+def contenders_of(x, mask, parameters, direction, without):
+    """Name -> function that runs it once and returns the result; and the plan."""
+    import trimul
+
+    found = {"trimul": lambda: trimul.triangle_multiplicative_update(x, direction=direction, mask=mask, eps=EPS, **parameters)}
+    plan = trimul.TriangleMultiplicativeUpdateFwd(x, direction, c_hidden=C, eps=EPS)
+    weights = trimul.prepare_weights(**parameters)
+    workspace = torch.empty(plan.get_workspace_size(), dtype=torch.uint8, device=x.device)
     out = torch.empty_like(x)
-    plan = library.plan(tokens=x.shape[1], c_z=C, c_hidden=C, x=x, has_mask=True, direction=int(direction == "incoming"))
-    execute = plan.bind(x, mask, parameters, out)
-    found = {"trimul": lambda: (execute(), out)[1]}
+    found["plan"] = lambda: (plan.execute(x, mask, weights, out, workspace), out)[1]
     if "cuequivariance" not in without:
         try:
             from cuequivariance_torch import triangle_multiplicative_update
@@ -66,7 +71,7 @@ def contenders_of(library, x, mask, parameters, direction, without):
         compiled = torch.compile(eager, dynamic=False)
         found["compile"] = lambda: compiled(x, mask, parameters, direction)
     if "eager" not in without:
-        found["eager"] = lambda: eager(x, mask, parameters, direction)
+        found["torch"] = lambda: eager(x, mask, parameters, direction)
     return found, plan
 
 
@@ -109,49 +114,91 @@ def window(graph, replays, rest):
     return 1e3 * start.elapsed_time(end) / replays
 
 
+def eager_window(call, calls):
+    """Microseconds per call of `calls` in a row, the host's and the device's time together."""
+    kept = call()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(calls):
+        kept = call()
+    torch.cuda.synchronize()
+    del kept
+    return 1e6 * (time.perf_counter() - start) / calls
+
+
 def host_time(call):
-    """Median host microseconds of a call with the stream idle before it."""
-    times = []
-    for _ in range(100):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
+    """Host microseconds of a call with the stream idle before it."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(HOST_CALLS):
         call()
-        times.append(1e6 * (time.perf_counter() - start))
-    return statistics.median(times)
+    return 1e6 * (time.perf_counter() - start) / HOST_CALLS
 
 
-def measure(library, batch, tokens, direction, arguments):
+def summary(times):
+    return {name: {"median": statistics.median(v), "min": min(v), "max": max(v)} for name, v in times.items()}
+
+
+def measure(batch, tokens, direction, arguments):
     x, mask, parameters = make_case(batch, tokens)
-    contenders, plan = contenders_of(library, x, mask, parameters, direction, arguments.without)
+    contenders, plan = contenders_of(x, mask, parameters, direction, arguments.without)
     exact = eager(x.double(), mask.double(), {k: v.double() for k, v in parameters.items()}, direction) if batch * tokens**2 <= 512**2 else None
-    row = {"batch": batch, "tokens": tokens, "direction": direction, "implementation": plan.implementation, "floor_us": plan.floor_us,
-           "host_us": {}, "relative_rms_error": {}, "hot_us": {}, "cool_us": {}}
+    floor = plan.floor_us()
+    row = {"batch": batch, "tokens": tokens, "direction": direction, "implementation": plan.implementation, "floor_us": floor, "relative_rms_error": {}}
     graphs = {}
-    with torch.no_grad():
-        for name, call in contenders.items():
-            try:
-                result = call()
-                torch.cuda.synchronize()
-                if exact is not None:
-                    row["relative_rms_error"][name] = float((result.double() - exact).norm() / exact.norm())
-                row["host_us"][name] = host_time(call)
-                graphs[name] = capture(call)
-            except Exception as error:  # noqa: BLE001  a peer that fails is a finding, not the end of the table
-                row.setdefault("failures", {})[name] = f"{type(error).__name__}: {error}"[:300]
-        del exact
-        replays = max(2, int(3000 / max(plan.floor_us * 1.5, 5)))
-        for kind in ["hot", "cool"] if arguments.cool else ["hot"]:
-            times = {name: [] for name in graphs}
-            for _ in range(arguments.windows):
-                for name, graph in graphs.items():
-                    times[name].append(window(graph, replays, kind == "cool"))
-            row[f"{kind}_us"] = {name: {"median": statistics.median(v), "min": min(v), "max": max(v)} for name, v in times.items()}
+    for name in list(contenders):
+        try:
+            result = contenders[name]()
+            torch.cuda.synchronize()
+            if exact is not None:
+                row["relative_rms_error"][name] = float((result.double() - exact).norm() / exact.norm())
+            del result
+            graphs[name] = capture(contenders[name])
+        except Exception as error:  # noqa: BLE001  a peer that fails is a finding, not the end of the table
+            row.setdefault("failures", {})[name] = f"{type(error).__name__}: {error}"[:300]
+            del contenders[name]
+    del exact
+    replays = max(2, int(3000 / max(floor * 1.5, 5)))
+    kinds = {"hot": lambda name: window(graphs[name], replays, False), "eager": lambda name: eager_window(contenders[name], max(3, replays // 4))}
+    if arguments.cool:
+        kinds["cool"] = lambda name: window(graphs[name], replays, True)
+    for kind, time_once in kinds.items():
+        times = {name: [] for name in contenders}
+        for _ in range(arguments.windows if kind == "hot" else (arguments.windows + 1) // 2):
+            for name in times:
+                times[name].append(time_once(name))
+        row[f"{kind}_us"] = summary(times)
+    small = torch.zeros(1024, device=x.device)
+    calls = {"add_": lambda: small.add_(1), "three_empty": three_empty_kernels, **contenders}
+    times = {name: [] for name in calls}
+    for _ in range(20):
+        for name in times:
+            times[name].append(host_time(calls[name]))
+    row["host_us"] = summary(times)
     return row
+
+
+def three_empty_kernels():
+    """torch's spinning kernel, for no cycles: the least that a launch from Python costs, three times."""
+    torch.cuda._sleep(0)
+    torch.cuda._sleep(0)
+    torch.cuda._sleep(0)
+
+
+def print_row(row):
+    print(f"B {row['batch']} N {row['tokens']:>4} {row['direction']}, floor {row['floor_us']:.1f} us" + (f", failures {row['failures']}" if "failures" in row else ""))
+    for kind in ("hot", "cool", "eager", "host"):
+        times = row.get(f"{kind}_us")
+        if not times:
+            continue
+        peer = times.get("cuequivariance", {}).get("median")
+        ratios = f"  ratio {peer / times['trimul']['median']:.2f}, plan {peer / times['plan']['median']:.2f}" if peer else ""
+        print(f"    {kind:>5}: " + "  ".join(f"{name} {t['median']:.1f}" for name, t in times.items()) + ratios, flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default=str(ROOT / "build/lib/libtrimul.so"))
+    parser.add_argument("--package", default=str(ROOT / "build/python"), help="directory that holds the package trimul")
     parser.add_argument("--json", help="file for every figure as JSON")
     parser.add_argument("--tokens", type=int, nargs="+", default=[64, 128, 192, 217, 256, 384, 500, 512, 768, 1024])
     parser.add_argument("--directions", nargs="+", default=["outgoing"])
@@ -160,22 +207,19 @@ def main():
     parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--cool", action="store_true")
     arguments = parser.parse_args()
-    library = Trimul(arguments.library)
-    report = {"command": " ".join(sys.argv), "commit": library.commit(), "device": torch.cuda.get_device_name(),
-              "torch": torch.__version__, "cuda": torch.version.cuda, "rows": []}
-    print(f"{report['device']}, torch {torch.__version__}; bf16, C_z = C = {C}, mask, us per graph replay, hot; commit {report['commit']}")
-    for direction in arguments.directions:
-        for tokens in arguments.tokens:
-            row = measure(library, arguments.batch, tokens, direction, arguments)
-            report["rows"].append(row)
-            cells = "  ".join(f"{name} {t['median']:.1f}" for name, t in row["hot_us"].items())
-            cool = "  ".join(f"{name} {t['median']:.1f}" for name, t in row["cool_us"].items())
-            peer = row["hot_us"].get("cuequivariance", {}).get("median")
-            ratio = f"  ratio {peer / row['hot_us']['trimul']['median']:.2f}" if peer else ""
-            print(f"B {arguments.batch} N {tokens:>4} {direction}: {cells}{ratio}  floor {row['floor_us']:.1f}  host us "
-                  + " ".join(f"{name} {t:.0f}" for name, t in row["host_us"].items()) + (f"  cool: {cool}" if cool else "")
-                  + (f"  failures {row['failures']}" if "failures" in row else ""), flush=True)
-            torch.cuda.empty_cache()
+    sys.path.insert(0, arguments.package)
+    import trimul
+
+    report = {"command": " ".join(sys.argv), "commit": trimul.build_info().get("commit", "unknown"), "device": torch.cuda.get_device_name(),
+              "torch": torch.__version__, "cuda": torch.version.cuda, "operators": trimul.torch.backend(), "rows": []}
+    print(f"{report['device']}, torch {torch.__version__}; bf16, C_z = C = {C}, mask; commit {report['commit']}, operators by {report['operators']}")
+    with torch.inference_mode():
+        for direction in arguments.directions:
+            for tokens in arguments.tokens:
+                row = measure(arguments.batch, tokens, direction, arguments)
+                report["rows"].append(row)
+                print_row(row)
+                torch.cuda.empty_cache()
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
 
