@@ -24,6 +24,11 @@ class TriangleMultiplicativeUpdate(torch.nn.Module):
     triangle_multiplicative_update. forward returns the update alone, or x + update with residual=True.
     """
 
+    c_z: int
+    c_hidden: int
+    direction: str
+    eps: float
+    precision: Precision
     norm_in_weight: torch.nn.Parameter
     norm_in_bias: torch.nn.Parameter
     p_in_weight: torch.nn.Parameter
