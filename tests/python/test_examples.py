@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples as a user runs them. examples/boltz_patch.py with boltz: tests/models/test_examples.py."""
+"""The examples as a user runs them. examples/boltz_patch.py with boltz: tests/models/test_boltz_example.py."""
 
 import importlib.util
 import os
