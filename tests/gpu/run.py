@@ -3,12 +3,14 @@
 
     python3 tests/gpu/run.py BUILD_DIR OUT_DIR [--sanitize]
 
-The C++ tests of the operator and `trimul verify` run side by side, then compute-sanitizer when asked for, then `trimul bench` alone.
+The C++ tests of the operator and `trimul verify` run side by side, then the Python package's where torch and pytest are there, then
+compute-sanitizer when asked for, then `trimul bench` alone.
 OUT_DIR receives each part's output, bench.json, bench.html, sweep.json and summary.json. The last line is 'N passed, N failed, N skipped'.
 """
 
 import argparse
 import concurrent.futures
+import importlib.util
 import json
 import os
 import pathlib
@@ -73,6 +75,23 @@ class Run:
         checked = [entry for entry in report["results"] if entry["status"] != "skipped" and entry["implementation"].startswith("cuda:")]
         largest = {field: max((entry.get(field) or 0 for entry in checked), default=0) for field in ("error", "kernel_error")}
         return self.record(name, report["passed"], failures, report["skipped"], seconds, seed=report["seed"], largest=largest)
+
+    def python(self):
+        """What tests/python has for a GPU, with the package of the build tree."""
+        missing = [name for name in ("torch", "pytest") if importlib.util.find_spec(name) is None]
+        if missing:
+            self.record("python", 0, [], 1, 0, reason=f"{' and '.join(missing)} cannot be imported by {sys.executable}")
+            return
+        report = self.out / "python.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "cuda", f"--junitxml={report}", "tests/python"]
+        code, seconds = self.call("python", command, {"PYTHONPATH": str(self.build / "python"), "PYTHONDONTWRITEBYTECODE": "1"})
+        cases = [case for case in ElementTree.parse(report).iter("testcase")] if report.exists() else []
+        wrong = {case: next((part for part in case if part.tag in ("failure", "error")), None) for case in cases}
+        failures = [f"{case.get('classname')}.{case.get('name')}: {part.get('message', '')[:600]}" for case, part in wrong.items() if part is not None]
+        if code != 0 and not failures:
+            failures.append("python: " + ("out of time" if code is None else f"exit status {code}"))
+        skipped = sum(case.find("skipped") is not None for case in cases)
+        self.record("python", len(cases) - len(failures) - skipped if cases else 0, failures, skipped, seconds)
 
     def sanitize(self):
         command = [str(self.build / "bin/trimul"), "verify", "--impl", "cuda:sm90", "--shapes", "shapes/gpu_tiny.txt"]
@@ -167,6 +186,7 @@ def main():
     run.record("test_ops", sum(r[0] for r in results), [f for r in results for f in r[1]], sum(r[2] for r in results), max(r[3] for r in results))
     run.verify("verify", "--impl", "all")
     run.as_one_test("demo", *run.call("demo", [str(arguments.build / "bin/trimul"), "demo", "--out", str(arguments.out / "demo")]))
+    run.python()
     if arguments.sanitize:
         run.sanitize()
     run.bench()

@@ -142,17 +142,3 @@ def test_gradients_are_refused(device, rng):
     for fullgraph in (False, True):
         with pytest.raises(Exception, match="no backward yet|NotImplementedError"):
             torch.compile(module, fullgraph=fullgraph, backend="aot_eager")(x.clone().requires_grad_(), mask)
-
-
-def test_the_first_call_of_a_process_may_be_compiled():
-    """Also where trimul was imported before torch."""
-    code = """
-import trimul
-update = trimul.triangle_multiplicative_update
-import torch, cases
-rng = torch.Generator().manual_seed(0)
-x, parameters = cases.random_x(rng, "cpu", 5), cases.random_parameters(rng, "cpu")
-result = torch.compile(lambda x: update(x, **parameters), fullgraph=True, backend="eager")(x)
-assert torch.equal(result, update(x, **parameters))
-"""
-    cases.run_python(code)

@@ -19,7 +19,7 @@ def arguments(device, rng):
 
 @pytest.mark.parametrize("name", ["x", "mask", *cases.PARAMETERS, "out"])
 def test_drop_in(arguments, name):
-    expected = update(**{**arguments, "out": None})
+    expected = cases.assert_update(**{**arguments, "out": None})
     needing = {**arguments, name: arguments[name].clone().requires_grad_()}
     without_out = {**needing, "out": None}
     for call in (needing, without_out) if name != "out" else (needing,):
@@ -45,7 +45,7 @@ def test_in_the_middle_of_a_network(arguments, device):
 
 
 def test_inference_tensors(arguments):
-    expected = update(**{**arguments, "out": None})
+    expected = cases.assert_update(**{**arguments, "out": None})
     with torch.inference_mode():
         cloned = {name: value.clone() for name, value in arguments.items()}
     assert all(value.is_inference() for value in cloned.values())
@@ -66,7 +66,8 @@ def test_class_api(arguments, device):
     plan = trimul.TriangleMultiplicativeUpdateFwd(x, c_hidden=served.c, has_in_bias=True, has_out_bias=True)
     workspace = torch.empty(plan.get_workspace_size(), dtype=torch.uint8, device=device)
     plan.execute(x, mask, weights, out, workspace)
-    expected = out.clone()
+    expected = cases.assert_update(x, mask=mask, **arguments)
+    assert torch.equal(out, expected)
     for index in (0, 1, 3):
         call = [x, mask, weights, out, workspace]
         call[index] = call[index].clone().requires_grad_()
@@ -82,7 +83,7 @@ def test_class_api(arguments, device):
 @pytest.mark.parametrize("name", ["x", "mask", *cases.PARAMETERS])
 def test_forward_mode(arguments, name):
     """Tangents pass through no_grad as through grad mode."""
-    expected = update(**{**arguments, "out": None})
+    expected = cases.assert_update(**{**arguments, "out": None})
     with forward_ad.dual_level():
         dual = {**arguments, name: forward_ad.make_dual(arguments[name], torch.ones_like(arguments[name]))}
         for mode in (torch.enable_grad(), torch.no_grad()):
@@ -117,7 +118,7 @@ def test_vmap(arguments):
     call = lambda x, bias: update(x, "incoming", mask, p_out_bias=bias, **rest)
     result = torch.vmap(call)(x, scales)
     for k in range(3):
-        assert torch.equal(result[k], call(x[k], scales[k]))
+        assert torch.equal(result[k], cases.assert_update(x[k], "incoming", mask, p_out_bias=scales[k], **rest))
     with pytest.raises(RuntimeError, match="vmap|Batching rule|out="):
         torch.vmap(lambda x: update(x, out=torch.empty_like(arguments["x"]), mask=mask, **rest))(x)
 

@@ -80,7 +80,14 @@ f = trimul.triangle_multiplicative_update
 
 
 def test_trimul_before_torch():
-    cases.run_python("import trimul\n" + PLAN + "import torch\n" + CALL)
+    """And the first call of the process a compiled one, without a graph break."""
+    first = """
+parameters = cases.random_parameters(torch.Generator().manual_seed(0), "cpu")
+compiled = torch.compile(lambda x: f(x, **parameters), fullgraph=True, backend="eager")
+x = torch.randn(5, 5, 16)
+assert torch.equal(compiled(x), f(x, **parameters))
+"""
+    cases.run_python("import trimul\n" + PLAN + "import torch, cases\n" + first + CALL)
 
 
 def test_trimul_after_torch():

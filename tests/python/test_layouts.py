@@ -30,7 +30,7 @@ def test_views_of_x(device, rng, view):
     viewed = view(x)
     assert torch.equal(viewed, x)
     for residual in (False, True):
-        expected = update(x, residual=residual, **parameters)
+        expected = cases.assert_update(x, residual=residual, **parameters)
         result = update(viewed, residual=residual, **parameters)
         assert result.is_contiguous() and torch.equal(result, expected)
         out = torch.empty_like(x)
@@ -39,7 +39,7 @@ def test_views_of_x(device, rng, view):
 
 def test_expanded_x(device, rng):
     x, parameters = cases.random_x(rng, device, 1, 5), cases.random_parameters(rng, device)
-    assert torch.equal(update(x.expand(3, -1, -1, -1), **parameters), update(x, **parameters).expand(3, -1, -1, -1))
+    assert torch.equal(update(x.expand(3, -1, -1, -1), **parameters), cases.assert_update(x, **parameters).expand(3, -1, -1, -1))
     same = x[:, :1, :1].expand(1, 5, 5, -1)
     assert torch.equal(update(same, **parameters), update(same.contiguous(), **parameters))
 
@@ -47,7 +47,7 @@ def test_expanded_x(device, rng):
 def test_views_of_parameters(device, rng):
     """Transposed, with a stride, expanded, at an offset of one element: each parameter alone."""
     x, parameters = cases.random_x(rng, device, 5), cases.random_parameters(rng, device)
-    expected = update(x, **parameters)
+    expected = cases.assert_update(x, **parameters)
     for name, value in parameters.items():
         views = [torch.stack([value, value + 1], -1)[..., 0], torch.cat([value.new_ones(1), value.flatten()])[1:].view(value.shape), torch._neg_view(-value)]
         if value.dim() == 2:
@@ -69,7 +69,7 @@ def test_prepared_weights_of_views(device, rng):
     workspace = torch.empty(plan.get_workspace_size(), dtype=torch.uint8, device=device)
     out = torch.empty_like(x)
     plan.execute(x, None, trimul.prepare_weights(**viewed), out, workspace)
-    assert torch.equal(out, update(x, **parameters))
+    assert torch.equal(out, cases.assert_update(x, **parameters))
 
 
 def test_out_with_an_offset(device, rng):
@@ -77,13 +77,13 @@ def test_out_with_an_offset(device, rng):
     memory = torch.full((x.numel() + 2,), 7.0, dtype=x.dtype, device=device)
     out = memory[1:-1].view(x.shape)
     update(x, out=out, **parameters)
-    assert torch.equal(out, update(x, **parameters))
+    assert torch.equal(out, cases.assert_update(x, **parameters))
     assert memory[0] == 7 and memory[-1] == 7
 
 
 def test_memory_of_the_result_is_its_own(device, rng):
     x, parameters = cases.random_x(rng, device, 5), cases.random_parameters(rng, device)
-    first, second = update(x, **parameters), update(x, **parameters)
+    first, second = cases.assert_update(x, **parameters), update(x, **parameters)
     assert len({tensor.data_ptr() for tensor in (x, first, second)}) == 3
     first.zero_()
     assert second.count_nonzero() > 0

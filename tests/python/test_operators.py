@@ -92,6 +92,6 @@ def test_subclasses_of_tensors(device, rng):
         pass
 
     x, parameters = cases.random_x(rng, device, 5), cases.random_parameters(rng, device)
-    expected = trimul.triangle_multiplicative_update(x, **parameters)
+    expected = cases.assert_update(x, **parameters)
     assert torch.equal(trimul.triangle_multiplicative_update(x.as_subclass(Named), **parameters), expected)
     assert torch.equal(trimul.triangle_multiplicative_update(torch.nn.Parameter(x, requires_grad=False), **parameters), expected)

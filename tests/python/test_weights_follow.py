@@ -129,13 +129,13 @@ def test_moves_and_casts_of_a_module(follows):
     for dtype in (torch.float64, torch.bfloat16, torch.float32):
         follows.module.to(dtype)
         result = follows.call()
-        assert torch.equal(result, update(follows.x, **{name: value.detach() for name, value in follows.module.state_dict().items()}))
+        assert torch.equal(result, cases.assert_update(follows.x, **{name: value.detach() for name, value in follows.module.state_dict().items()}))
 
 
 def test_prepared_weights_are_a_copy(device, rng):
     served = cases.served(device)
     x, parameters = cases.random_x(rng, device, 5), cases.random_parameters(rng, device)
-    expected = update(x, **parameters)
+    expected = cases.assert_update(x, **parameters)
     weights = trimul.prepare_weights(**parameters)
     for value in parameters.values():
         value.fill_(float("nan"))
