@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python blocks of docs/python.md and README.md, run from the first to the last in one namespace each, in a process of its own.
+"""The Python blocks of docs/python.md and README.md, a page in a process of its own and in one namespace.
 
 A comment `<!-- needs: WHAT -->` above a block says what it needs: gpu (one that serves the page's problem), boltz, compiler (left out of the smoke tier,
 it takes its time)."""
@@ -55,6 +55,21 @@ def run(page, on_gpu):
 def test_page(on_gpu):
     printed = run("docs/python.md", on_gpu)
     assert "mask: dimension N (1 of [1, 49, 48]) is 49, expected 48 (from x)" in printed  # as the page says
+
+
+# README.md takes its tensors for granted.
+TENSORS = """
+import torch
+torch.manual_seed(0)
+x, mask = torch.randn(1, 20, 20, 32), torch.ones(20, 20).tril()
+matrix = lambda rows: torch.randn(rows, 32) / 6
+parameters = {"p_in_weight": matrix(64), "g_in_weight": matrix(64), "p_out_weight": matrix(32), "g_out_weight": matrix(32)}
+"""
+
+
+def test_readme():
+    assert len(blocks("README.md")) == 2
+    cases.run_python(TENSORS + program("README.md", False) + "assert torch.equal(out, update)\n")  # as the page says
 
 
 def test_needs_are_known():
