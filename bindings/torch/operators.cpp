@@ -84,6 +84,11 @@ trimul_problem problem_of(const Tensors& tensors, const StableIValue* stack) {
     fail(TRIMUL_INVALID_ARGUMENT, "p_in_weight: number of dimensions is " + std::to_string(p_in.ndim) + ", expected 2: [2C, C_z]");
   if (p_in.sizes[0] < 2 || p_in.sizes[0] % 2 != 0)
     fail(TRIMUL_INVALID_ARGUMENT, "p_in_weight: dimension 2C is " + std::to_string(p_in.sizes[0]) + ", expected even and at least 2");
+  // Before a plan is asked for, so that no implementation declines widths that do not belong together.
+  if (p_in.sizes[1] != x.sizes[x.ndim - 1])
+    fail(TRIMUL_INVALID_ARGUMENT, "p_in_weight: dimension C_z (1 of [" + std::to_string(p_in.sizes[0]) + ", " +
+                                      std::to_string(p_in.sizes[1]) + "]) is " + std::to_string(p_in.sizes[1]) + ", expected " +
+                                      std::to_string(x.sizes[x.ndim - 1]) + " (from x)");
   trimul_problem problem = TRIMUL_PROBLEM_INIT;
   for (int32_t d = 0; d + 3 < x.ndim; ++d) problem.batch *= x.sizes[d];
   problem.tokens = x.sizes[x.ndim - 3];

@@ -88,6 +88,9 @@ def _run(x, mask, parameters, direction, eps, precision, residual, out):
     p_in = named["p_in_weight"]
     if p_in.dim() != 2 or p_in.shape[0] < 2 or p_in.shape[0] % 2:
         raise ValueError(f"p_in_weight: shape is {list(p_in.shape)}, expected [2C, C_z]")
+    # Before a plan is asked for, so that no implementation declines widths that do not belong together.
+    if p_in.shape[1] != x.shape[-1]:
+        raise ValueError(f"p_in_weight: dimension C_z (1 of {list(p_in.shape)}) is {p_in.shape[1]}, expected {x.shape[-1]} (from x)")
     x_view = view(x, "x")
     problem = _library.Problem(
         batch=x.shape[:-3].numel(), tokens=x.shape[-3], c_z=x.shape[-1], c_hidden=p_in.shape[0] // 2, device=x_view.device, direction=direction,

@@ -360,7 +360,7 @@ class TriangleMultiplicativeUpdateFwd:
         if self._problem.device.type != _library.CUDA:
             raise NotImplementedError("make_cuda_graph: the plan is on the CPU, graphs exist on a GPU only")
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(x.device), torch.cuda.graph(graph):
+        with torch.cuda.device(x.device), torch.cuda.graph(graph, stream=torch.cuda.Stream(x.device)):
             self.execute(x, mask, weights, out, workspace)
         graph.kept_by_trimul = (self, x, mask, weights, out, workspace)
         return graph

@@ -31,15 +31,15 @@ def refused(other, x, *args, **kwargs):
 def test_x(device, rng, memory):
     served, parameters = cases.served(device), cases.random_parameters(rng, device)
     shape = (5, 5, served.c_z)
-    x = cut(memory, 4096, shape, served.dtype)
+    x = cut(memory, 16384, shape, served.dtype)
     x.copy_(cases.random_x(rng, device, 5))
     size = x.numel() * x.element_size()
-    for start in (4096, 4096 + size - x.element_size(), 4096 - size + x.element_size()):
+    for start in (16384, 16384 + size - x.element_size(), 16384 - size + x.element_size()):
         out = cut(memory, start, shape, served.dtype)
         refused("x", x, out=out, **parameters)
-        if start != 4096:
+        if start != 16384:
             refused("x", x, out=out, residual=True, **parameters)
-    for start in (4096 + size, 4096 - size):
+    for start in (16384 + size, 16384 - size):
         out = cut(memory, start, shape, served.dtype)
         assert torch.equal(update(x, out=out, **parameters), cases.assert_update(x, **parameters))
 

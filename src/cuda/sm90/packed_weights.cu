@@ -21,14 +21,47 @@ struct PackParams {
   std::byte* packed;
 };
 
-__device__ float load(const Source& source, int index, float absent) {
-  if (source.data == nullptr) return absent;
-  switch (source.dtype) {
-    case core::DType::kF64: return static_cast<float>(static_cast<const double*>(source.data)[index]);
-    case core::DType::kF16: return __half2float(static_cast<const __half*>(source.data)[index]);
-    case core::DType::kBf16: return __bfloat162float(static_cast<const __nv_bfloat16*>(source.data)[index]);
-    default: return static_cast<const float*>(source.data)[index];
+__device__ float as_float(double value) {
+  return static_cast<float>(value);
+}
+__device__ float as_float(float value) {
+  return value;
+}
+__device__ float as_float(__half value) {
+  return __half2float(value);
+}
+__device__ float as_float(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+
+/// kCount consecutive elements, all requested before one is awaited.
+template <int kCount>
+struct Run {
+  float values[kCount];
+
+  template <typename T>
+  __device__ void read(const void* data, int index) {
+    const T* const from = static_cast<const T*>(data) + index;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = as_float(from[i]);
   }
+};
+
+template <int kCount>
+__device__ Run<kCount> load(const Source& source, int index, float absent) {
+  Run<kCount> run;
+  if (source.data == nullptr) {
+#pragma unroll
+    for (float& value : run.values) value = absent;
+    return run;
+  }
+  switch (source.dtype) {
+    case core::DType::kF64: run.template read<double>(source.data, index); break;
+    case core::DType::kF16: run.template read<__half>(source.data, index); break;
+    case core::DType::kBf16: run.template read<__nv_bfloat16>(source.data, index); break;
+    default: run.template read<float>(source.data, index);
+  }
+  return run;
 }
 
 /// Rounded to bf16 first, so that halving changes no bit of the mantissa.
@@ -44,35 +77,69 @@ __device__ bool is_gate_row(int row) {
   return row % 16 >= 8;
 }
 
-__global__ void pack_weights_kernel(const __grid_constant__ PackParams p) {
+// Every thread has one unit, so that a call waits for memory once: eight elements of a row of a matrix, or one of a vector.
+constexpr int kUnitElements = 8;
+constexpr int kUnitsPerRow = kPairWidth / kUnitElements;
+constexpr int kInRows = 4 * kHiddenWidth;
+constexpr int kMatrixUnits = (kInRows + 2 * kPairWidth) * kUnitsPerRow;
+constexpr int kVectorUnits = kInRows + 2 * kPairWidth + kPairWidth + kHiddenWidth;
+constexpr int kPackThreads = 128;
+constexpr int kPackBlocks = (kMatrixUnits + kVectorUnits + kPackThreads - 1) / kPackThreads;
+static_assert(kPairWidth == kHiddenWidth);  // rows of p_out_weight are as long as those of the others
+
+/// The rows of the input weights, of p_out_weight and of g_out_weight follow one another in the packed buffer.
+__device__ void pack_matrix_unit(const PackParams& p, int unit) {
+  const int row = unit / kUnitsPerRow;
+  const int column = unit % kUnitsPerRow * kUnitElements;
+  const Source* source = &p.p_out_weight;
+  int from_row = row - kInRows;
+  if (row < kInRows) {
+    source = is_gate_row(row) ? &p.g_in_weight : &p.p_in_weight;
+    from_row = source_row(row);
+  } else if (from_row >= kPairWidth) {
+    source = &p.g_out_weight;
+    from_row -= kPairWidth;
+  }
+  const Run<kUnitElements> run = load<kUnitElements>(*source, from_row * kPairWidth + column, 0.0F);
+  alignas(16) __nv_bfloat16 packed[kUnitElements];
+#pragma unroll
+  for (int i = 0; i < kUnitElements; ++i) packed[i] = halved(run.values[i]);
+  reinterpret_cast<uint4*>(p.packed + PackedLayout::kInWeight)[unit] = *reinterpret_cast<const uint4*>(packed);
+}
+static_assert(PackedLayout::kPOutWeight == PackedLayout::kInWeight + std::size_t{kInRows} * kPairWidth * 2 &&
+              PackedLayout::kGOutWeight == PackedLayout::kPOutWeight + std::size_t{kPairWidth} * kPairWidth * 2);
+
+/// The biases of the input projection, both of the output projection, then the pairs of the two norms.
+__device__ void pack_vector_unit(const PackParams& p, int unit) {
+  const auto load_one = [](const Source& source, int index, float absent) { return load<1>(source, index, absent).values[0]; };
+  if (unit < kInRows) {
+    const float bias = load_one(is_gate_row(unit) ? p.g_in_bias : p.p_in_bias, source_row(unit), 0.0F);
+    reinterpret_cast<float*>(p.packed + PackedLayout::kInBias)[unit] = 0.5F * bias;
+    return;
+  }
+  unit -= kInRows;
+  if (unit < 2 * kPairWidth) {
+    const float bias = load_one(unit < kPairWidth ? p.p_out_bias : p.g_out_bias, unit % kPairWidth, 0.0F);
+    reinterpret_cast<float*>(p.packed + PackedLayout::kOutBias)[unit] = 0.5F * bias;
+    return;
+  }
+  unit -= 2 * kPairWidth;
+  const bool is_in = unit < kPairWidth;
+  const int k = is_in ? unit : unit - kPairWidth;
+  reinterpret_cast<float2*>(p.packed + (is_in ? PackedLayout::kNormIn : PackedLayout::kNormOut))[k] = make_float2(
+      load_one(is_in ? p.norm_in_weight : p.norm_out_weight, k, 1.0F), load_one(is_in ? p.norm_in_bias : p.norm_out_bias, k, 0.0F));
+}
+
+__global__ void __launch_bounds__(kPackThreads) pack_weights_kernel(const __grid_constant__ PackParams p) {
   // Only the input projection's set-up may run beside this kernel: its griddepcontrol.wait, before its first read, is for this kernel's
   // end, and it lets its own successor start only behind that wait, as the contraction does. The output projection, which reads weights
   // before it waits, therefore starts when this kernel has long ended. Kernels that are launched ordinarily wait for it in any case.
   ptx::griddepcontrol_launch_dependents();
-  const int first = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int step = static_cast<int>(gridDim.x * blockDim.x);
-  auto* in_weight = reinterpret_cast<__nv_bfloat16*>(p.packed + PackedLayout::kInWeight);
-  for (int k = first; k < 4 * kHiddenWidth * kPairWidth; k += step) {
-    const int row = k / kPairWidth;
-    in_weight[k] = halved(load(is_gate_row(row) ? p.g_in_weight : p.p_in_weight, source_row(row) * kPairWidth + k % kPairWidth, 0.0F));
-  }
-  auto* p_out_weight = reinterpret_cast<__nv_bfloat16*>(p.packed + PackedLayout::kPOutWeight);
-  for (int k = first; k < kPairWidth * kHiddenWidth; k += step) p_out_weight[k] = halved(load(p.p_out_weight, k, 0.0F));
-  auto* g_out_weight = reinterpret_cast<__nv_bfloat16*>(p.packed + PackedLayout::kGOutWeight);
-  for (int k = first; k < kPairWidth * kPairWidth; k += step) g_out_weight[k] = halved(load(p.g_out_weight, k, 0.0F));
-  auto* in_bias = reinterpret_cast<float*>(p.packed + PackedLayout::kInBias);
-  for (int row = first; row < 4 * kHiddenWidth; row += step)
-    in_bias[row] = 0.5F * load(is_gate_row(row) ? p.g_in_bias : p.p_in_bias, source_row(row), 0.0F);
-  auto* norm_in = reinterpret_cast<float2*>(p.packed + PackedLayout::kNormIn);
-  auto* out_bias = reinterpret_cast<float*>(p.packed + PackedLayout::kOutBias);
-  for (int k = first; k < kPairWidth; k += step) {
-    norm_in[k] = make_float2(load(p.norm_in_weight, k, 1.0F), load(p.norm_in_bias, k, 0.0F));
-    out_bias[k] = 0.5F * load(p.p_out_bias, k, 0.0F);
-    out_bias[kPairWidth + k] = 0.5F * load(p.g_out_bias, k, 0.0F);
-  }
-  auto* norm_out = reinterpret_cast<float2*>(p.packed + PackedLayout::kNormOut);
-  for (int k = first; k < kHiddenWidth; k += step)
-    norm_out[k] = make_float2(load(p.norm_out_weight, k, 1.0F), load(p.norm_out_bias, k, 0.0F));
+  const int unit = static_cast<int>(blockIdx.x * kPackThreads + threadIdx.x);
+  if (unit < kMatrixUnits)
+    pack_matrix_unit(p, unit);
+  else if (unit - kMatrixUnits < kVectorUnits)
+    pack_vector_unit(p, unit - kMatrixUnits);
 }
 
 Source source_of(const core::TensorView& view) {
@@ -103,7 +170,7 @@ Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const c
       .packed = data_,
   };
   // Without overlap: kernels before it on the stream may still be reading what this memory holds.
-  chain.add(pack_weights_kernel, {.blocks = 128, .threads = 256, .smem_bytes = 0, .overlaps = false}, params);
+  chain.add(pack_weights_kernel, {.blocks = kPackBlocks, .threads = kPackThreads, .smem_bytes = 0, .overlaps = false}, params);
 }
 
 }  // namespace trimul::cuda::sm90
