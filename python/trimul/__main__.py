@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `trimul` command, in packages that were built with it."""
 
+from __future__ import annotations
+
 import os
 import pathlib
 import sys
@@ -8,7 +10,7 @@ import sys
 import trimul
 
 
-def main():
+def main() -> None:
     """Becomes the command; exit status 1 where the package has none."""
     # An editable install keeps what was compiled in a second place of the package's path.
     places = [pathlib.Path(place) / "bin" / "trimul" for place in trimul.__path__]

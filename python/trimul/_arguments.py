@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arguments that are no tensors: direction, precision, dtype names, devices. Knows torch only where the caller has it."""
 
+from __future__ import annotations
+
 import enum
 import numbers
 import sys
+from typing import TYPE_CHECKING, Any, Union
 
 from . import _library
+
+if TYPE_CHECKING:
+    import torch
+
+    Precision = Union[str, int, enum.Enum, None]
+    Dtype = Union[str, torch.dtype]
+    Device = Union[str, torch.device]
 
 
 class TriMulPrecision(enum.IntEnum):
@@ -39,7 +49,7 @@ _SHORT_DTYPES = {
 }  # fmt: skip
 
 
-def check_direction(direction):
+def check_direction(direction: object) -> int:
     """0 for "outgoing", 1 for "incoming"."""
     if not isinstance(direction, str):
         raise TypeError(f"direction: is {direction!r}, expected 'outgoing' or 'incoming'")
@@ -48,21 +58,21 @@ def check_direction(direction):
     return DIRECTIONS[direction]
 
 
-def check_precision(precision):
+def check_precision(precision: object) -> int:
     """The number of a precision given as None, name in any case, integer or enum; NONE counts as DEFAULT."""
     if precision is None:
         return 0
     value = precision.value if isinstance(precision, enum.Enum) else precision
     if isinstance(value, str) and value.lower() in _PRECISION_NAMES:
         return int(_PRECISION_NAMES[value.lower()])
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and -1 <= value <= 5:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and -1 <= int(value) <= 5:
         return max(int(value), 0)
     names = ", ".join(repr(name) for name in _PRECISION_NAMES)
     text = f"precision: is {precision!r}, expected None, one of {names} in any case, or an integer from -1 to 5 (TriMulPrecision)"
     raise ValueError(text) if isinstance(value, (str, numbers.Integral)) else TypeError(text)
 
 
-def check_eps(eps):
+def check_eps(eps: Any) -> float:
     """eps as a float; the library checks what it holds."""
     if isinstance(eps, bool) or not isinstance(eps, numbers.Real):
         raise TypeError(f"eps: is {eps!r}, expected a number")
@@ -72,14 +82,14 @@ def check_eps(eps):
     return float(eps)
 
 
-def check_flag(name, value):
+def check_flag(name: str, value: object) -> bool:
     """True or False of a bool or an integer."""
     if not isinstance(value, numbers.Integral):
         raise TypeError(f"{name}: is {value!r}, expected True or False")
     return bool(value)
 
 
-def check_integer(name, value):
+def check_integer(name: str, value: Any) -> int:
     """An integer as the C ABI holds it; ctypes would drop the bits beyond 64 without a word."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: is {value!r}, expected an integer")
@@ -89,7 +99,7 @@ def check_integer(name, value):
     return value
 
 
-def check_text(name, value):
+def check_text(name: str, value: object) -> bytes | None:
     """The bytes of a name, None of None."""
     if value is None:
         return None
@@ -98,7 +108,7 @@ def check_text(name, value):
     return value.encode()
 
 
-def torch_allows_tf32():
+def torch_allows_tf32() -> bool:
     """Whether torch multiplies fp32 matrices in TF32 on a GPU, by either of its switches; read at every call."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -113,7 +123,7 @@ def torch_allows_tf32():
         return False
 
 
-def dtype_number(dtype, what="dtype"):
+def dtype_number(dtype: object, what: str = "dtype") -> int:
     """trimul_dtype of a name ("bfloat16", "bf16"), a torch dtype or a numpy dtype. ValueError for one without a number."""
     name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
     number = _library.DTYPES.get(_SHORT_DTYPES.get(name, name))
@@ -122,7 +132,7 @@ def dtype_number(dtype, what="dtype"):
     return number
 
 
-def device_of(device, what="device"):
+def device_of(device: object, what: str = "device") -> _library.Device:
     """The C ABI's device of "cpu", "cuda", "cuda:1" or a torch.device; "cuda" alone is torch's current device, or 0."""
     kind, _, index = str(device).partition(":")
     if kind == "cpu":

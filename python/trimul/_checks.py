@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call refuses or tells on the side of torch: gradients it would lose, and what is wrong with a tensor of a call that failed."""
 
+from __future__ import annotations
+
+from typing import Any, Iterable
+
 from . import _library
 
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
-def refuse_gradients(torch, tensors):
+def refuse_gradients(torch: Any, tensors: Iterable[Any]) -> None:
     """NotImplementedError where a gradient would be lost: reverse mode follows grad mode, forward mode (jvp) does not."""
     in_grad_mode = torch.is_grad_enabled()
     forward_ad = torch.autograd.forward_ad
@@ -22,13 +26,13 @@ def refuse_gradients(torch, tensors):
             raise NotImplementedError("trimul has no forward-mode derivative yet, and an argument carries a tangent: detach it")
 
 
-def check_plain(name, value):
+def check_plain(name: str, value: Any) -> None:
     """For execute, which copies nothing."""
     if value.is_neg():
         raise ValueError(f"{name}: is a view that negates what it refers to, expected a plain tensor")
 
 
-def check_tensor(torch, name, value, expected="a torch.Tensor"):
+def check_tensor(torch: Any, name: str, value: Any, expected: str = "a torch.Tensor") -> None:
     """Raises for what no operator takes as a tensor; the library, which sees addresses and strides alone, checks the rest."""
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name}: is a {type(value).__name__}, expected {expected}")

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch tensors for the C ABI, and the operators over ctypes: for a torch that is older than the extension's stable ABI."""
 
+from __future__ import annotations
+
 import ctypes
+from typing import Any
 
 import torch
 
@@ -65,7 +68,7 @@ def check_disjoint(out, tensor, what):
         _library.check(_library.load().trimul_tensor_check_disjoint(b"out", ctypes.byref(first), what.encode(), ctypes.byref(second)))
 
 
-def _contiguous(tensor, what, out):
+def _contiguous(tensor: Any, what: str, out: Any) -> Any:
     if tensor is None or tensor.is_contiguous():
         return tensor
     check_disjoint(out, tensor, what)

@@ -5,13 +5,21 @@ Served are `triangle_multiplicative_update` and `TriMulPrecision`, both in `cueq
 `cuequivariance_torch.primitives.triangle`.
 """
 
+from __future__ import annotations
+
 import importlib
 import importlib.machinery
 import opcode
 import sys
 import threading
+from typing import TYPE_CHECKING, Any
 
 import trimul
+
+if TYPE_CHECKING:
+    import torch
+
+    from trimul._arguments import Precision
 
 __all__ = ["install_as_cuequivariance", "uninstall_as_cuequivariance"]
 
@@ -26,7 +34,7 @@ _VERSION = "0.12.0+trimul"
 _ABSENT = object()
 
 _lock = threading.RLock()
-_finder = None  # the _Finder on sys.meta_path while installed
+_finder: _Finder | None = None  # the _Finder on sys.meta_path while installed
 
 
 def install_as_cuequivariance() -> None:
@@ -82,13 +90,32 @@ def uninstall_as_cuequivariance() -> None:
                 if parent is not None and vars(parent).get(child) is module:
                     delattr(parent, child)
         for name in finder.blocked:
-            sys.modules[name] = None
+            sys.modules[name] = None  # pyright: ignore[reportArgumentType]
 
 
 def triangle_multiplicative_update(
-        x, direction="outgoing", mask=None, norm_in_weight=None, norm_in_bias=None, p_in_weight=None, p_in_bias=None, g_in_weight=None,
-        g_in_bias=None, norm_out_weight=None, norm_out_bias=None, p_out_weight=None, p_out_bias=None, g_out_weight=None, g_out_bias=None,
-        eps=1e-5, precision=None, *, out=None, stream=None, residual=False):
+    x: torch.Tensor,
+    direction: str = "outgoing",
+    mask: torch.Tensor | None = None,
+    norm_in_weight: torch.Tensor | None = None,
+    norm_in_bias: torch.Tensor | None = None,
+    p_in_weight: torch.Tensor | None = None,
+    p_in_bias: torch.Tensor | None = None,
+    g_in_weight: torch.Tensor | None = None,
+    g_in_bias: torch.Tensor | None = None,
+    norm_out_weight: torch.Tensor | None = None,
+    norm_out_bias: torch.Tensor | None = None,
+    p_out_weight: torch.Tensor | None = None,
+    p_out_bias: torch.Tensor | None = None,
+    g_out_weight: torch.Tensor | None = None,
+    g_out_bias: torch.Tensor | None = None,
+    eps: float = 1e-5,
+    precision: Precision = None,
+    *,
+    out: torch.Tensor | None = None,
+    stream: int | torch.cuda.Stream | None = None,
+    residual: bool = False,
+) -> torch.Tensor:
     """trimul.triangle_multiplicative_update, looked up when called so that installing needs no torch."""
     return trimul.triangle_multiplicative_update(
         x, direction, mask, norm_in_weight, norm_in_bias, p_in_weight, p_in_bias, g_in_weight, g_in_bias, norm_out_weight, norm_out_bias,
@@ -113,10 +140,10 @@ class _Finder:
             return None
         spec = self.find_theirs(fullname, path, target)
         if spec is None:
-            return importlib.machinery.ModuleSpec(
-                fullname, _StandInLoader(), origin="trimul.install_as_cuequivariance()", is_package=fullname != _TRIANGLE)
+            loader: Any = _StandInLoader()
+            return importlib.machinery.ModuleSpec(fullname, loader, origin="trimul.install_as_cuequivariance()", is_package=fullname != _TRIANGLE)
         if fullname in _MODULES_WITH_NAMES and spec.loader is not None:
-            spec.loader = _ReplacingLoader(spec.loader, self)
+            spec.loader = _ReplacingLoader(spec.loader, self)  # pyright: ignore[reportAttributeAccessIssue]
         return spec
 
     def find_theirs(self, fullname, path=None, target=None):
@@ -173,7 +200,7 @@ class _ReplacingLoader:
         self._loader.exec_module(module)
         with _lock:
             if _finder is self._finder:
-                _finder.replace_names(module)
+                self._finder.replace_names(module)
 
 
 class _StandInLoader:

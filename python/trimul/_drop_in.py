@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The drop-in function. torch is imported at its first call, so that its signature can be read without."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 from . import _arguments, _checks
 
-_torch = None
-_operators = None
-_grad_enabled = _autocast_enabled = _forward_ad = None
-_float16 = _bfloat16 = None
+if TYPE_CHECKING:
+    import torch
+
+    from ._arguments import Precision
+
+_torch: Any = None
+_operators: Any = None
+_grad_enabled: Any = None
+_autocast_enabled: Any = None
+_forward_ad: Any = None
+_float16: Any = None
+_bfloat16: Any = None
 
 
-def _load():
+def _load() -> None:
     """Fills the module's names that need torch."""
     global _torch, _operators, _grad_enabled, _autocast_enabled, _forward_ad, _float16, _bfloat16
     try:
@@ -27,7 +38,7 @@ def _load():
     _operators, _torch = operators, torch
 
 
-def _is_loaded():
+def _is_loaded() -> bool:
     if _torch is None:
         _load()
     return True
@@ -35,32 +46,32 @@ def _is_loaded():
 
 # torch.compile runs it while it traces instead of tracing it, also where the first call of all is a compiled one. What
 # torch.compiler.assume_constant_result does, without torch.
-_is_loaded._dynamo_marked_constant = True
+_is_loaded._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def triangle_multiplicative_update(
-    x,
-    direction="outgoing",
-    mask=None,
-    norm_in_weight=None,
-    norm_in_bias=None,
-    p_in_weight=None,
-    p_in_bias=None,
-    g_in_weight=None,
-    g_in_bias=None,
-    norm_out_weight=None,
-    norm_out_bias=None,
-    p_out_weight=None,
-    p_out_bias=None,
-    g_out_weight=None,
-    g_out_bias=None,
-    eps=1e-5,
-    precision=None,
+    x: torch.Tensor,
+    direction: str = "outgoing",
+    mask: torch.Tensor | None = None,
+    norm_in_weight: torch.Tensor | None = None,
+    norm_in_bias: torch.Tensor | None = None,
+    p_in_weight: torch.Tensor | None = None,
+    p_in_bias: torch.Tensor | None = None,
+    g_in_weight: torch.Tensor | None = None,
+    g_in_bias: torch.Tensor | None = None,
+    norm_out_weight: torch.Tensor | None = None,
+    norm_out_bias: torch.Tensor | None = None,
+    p_out_weight: torch.Tensor | None = None,
+    p_out_bias: torch.Tensor | None = None,
+    g_out_weight: torch.Tensor | None = None,
+    g_out_bias: torch.Tensor | None = None,
+    eps: float = 1e-5,
+    precision: Precision = None,
     *,
-    out=None,
-    stream=None,
-    residual=False,
-):
+    out: torch.Tensor | None = None,
+    stream: int | torch.cuda.Stream | None = None,
+    residual: bool = False,
+) -> torch.Tensor:
     """The triangle multiplicative update (Jumper et al. 2021, Supplementary Methods, Algorithms 11 and 12) of torch tensors.
 
         z    = LayerNorm(x; norm_in_weight, norm_in_bias, eps)
@@ -126,10 +137,10 @@ def triangle_multiplicative_update(
         values = (x, mask, norm_in_weight, norm_in_bias, p_in_weight, p_in_bias, g_in_weight, g_in_bias, norm_out_weight, norm_out_bias,
                   p_out_weight, p_out_bias, g_out_weight, g_out_bias, out)  # fmt: skip
         _check_arguments(dict(zip(names, values)), direction, eps)
-        _operators.reraise(error)
+        return _operators.reraise(error)
 
 
-def _update_out(tensors, numbers, out):
+def _update_out(tensors, numbers, out) -> Any:
     # torch's own answer to such a view, to copy and write back, reads beyond its stack for an operator without a result.
     if not _torch.compiler.is_compiling() and out.is_neg():
         raise ValueError("out: is a view that negates what it refers to, expected a plain tensor")

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """libtrimul through ctypes: the structs and functions of include/trimul/trimul.h that this package uses. Knows nothing of torch."""
 
+from __future__ import annotations
+
 import ctypes
 import functools
 import pathlib
 import sys
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_void_p
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 # Not resolved: a package in a build tree is made of links. An editable install has what was compiled in a second place of the package's path.
-_PLACES = [pathlib.Path(place).absolute() / "lib" for place in sys.modules[__package__].__path__]
+_PLACES = [pathlib.Path(place).absolute() / "lib" for place in sys.modules[__name__.rpartition(".")[0]].__path__]
 DIRECTORY = next((place for place in _PLACES if place.is_dir()), _PLACES[0])
 SONAME = "libtrimul.so.0"
 
@@ -122,7 +124,7 @@ _FUNCTIONS = {
 
 
 @functools.lru_cache(maxsize=None)
-def load():
+def load() -> ctypes.CDLL:
     """The library, loaded once. ImportError that says what the loader said."""
     path = DIRECTORY / SONAME
     try:
@@ -139,7 +141,7 @@ def load():
     return library
 
 
-def exception_class(status):
+def exception_class(status: str) -> type[Exception]:
     """The Python exception of a status name: the table in docs/op.md."""
     if status == "INVALID_ARGUMENT":
         return ValueError
@@ -151,37 +153,39 @@ def exception_class(status):
     return RuntimeError
 
 
-def check(status):
+def check(status: int) -> None:
     """Raises the exception of a status that is not OK, with the library's message."""
     if status != 0:
         name = STATUS_NAMES[status] if 0 <= status < len(STATUS_NAMES) else "INTERNAL"
         raise exception_class(name)(load().trimul_last_error().decode())
 
 
-def version():
+def version() -> str:
     """Version of the library, "major.minor.patch"."""
     return load().trimul_version().decode()
 
 
-def build_info():
+def build_info() -> dict[str, str]:
     """How the library was built: commit, compiler, oneDNN, CUDA architectures."""
     lines = load().trimul_build_info().decode().splitlines()
     return dict(line.split(": ", 1) for line in lines if ": " in line)
 
 
-def plan_cache_info():
+def plan_cache_info() -> PlanCacheInfo:
     """Hits, misses, entries and capacity of the cache of plans that the whole process shares."""
     info = CacheInfo()
     check(load().trimul_plan_cache_get_info(ctypes.byref(info)))
     return PlanCacheInfo(info.hits, info.misses, info.entries, info.capacity)
 
 
-def clear_plan_cache():
+def clear_plan_cache() -> None:
     """Forgets every plan that nobody holds, and the counts."""
     load().trimul_plan_cache_clear()
 
 
-def make_options(implementation=None, knobs=(), arch=None, max_threads=0):
+def make_options(
+    implementation: str | None = None, knobs: Sequence[tuple[str, int]] = (), arch: str | None = None, max_threads: int = 0
+) -> PlanOptions:
     """PlanOptions of names and (name, value) pairs; keeps what it points to alive."""
     for name, value in knobs:
         if not -(2**63) <= value < 2**63:
@@ -194,7 +198,7 @@ def make_options(implementation=None, knobs=(), arch=None, max_threads=0):
 class PlanHandle:
     """A plan of the cache, given back when nobody refers to it any more."""
 
-    def __init__(self, problem, options):
+    def __init__(self, problem: Problem, options: PlanOptions) -> None:
         self._library = load()
         self.value = c_void_p()
         check(self._library.trimul_plan_acquire(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(self.value)))
@@ -207,7 +211,7 @@ class PlanHandle:
 class WeightsHandle:
     """Packed weights, destroyed when nobody refers to them any more."""
 
-    def __init__(self, plan, parameters, memory, memory_bytes, stream):
+    def __init__(self, plan: PlanHandle, parameters: Parameters, memory: int | None, memory_bytes: int, stream: int | None) -> None:
         self._library = load()
         self.value = c_void_p()
         check(self._library.trimul_weights_pack(plan.value, ctypes.byref(parameters), memory, memory_bytes, stream, ctypes.byref(self.value)))

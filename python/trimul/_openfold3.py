@@ -6,6 +6,8 @@ at import whether cuEquivariance is there, and then takes attention from cuEquiv
 `cuequivariance_torch` alone do not serve it.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
 import inspect
@@ -91,7 +93,7 @@ def _check(module):
         cls = getattr(module, name, None)
         if not inspect.isclass(cls) or "forward" not in vars(cls):
             raise NotImplementedError(f"patch_openfold3: {name}: got {cls!r}, not a class with a forward of its own; {expected}")
-        got = tuple(inspect.signature(cls.forward).parameters)
+        got = tuple(inspect.signature(cls.forward).parameters)  # pyright: ignore[reportAttributeAccessIssue]
         if got != _FORWARD_PARAMETERS:
             raise NotImplementedError(
                 f"patch_openfold3: {name}.forward: got the parameters {', '.join(got)}, expected {', '.join(_FORWARD_PARAMETERS)}; {expected}")

@@ -8,8 +8,11 @@
 `update` and `update_out` may be compiled, exported and checked as any operator; `execute` takes handles and is for the class API alone.
 """
 
+from __future__ import annotations
+
 import re
 import threading
+from typing import Any, NoReturn
 
 import torch
 
@@ -31,13 +34,16 @@ SCHEMAS = (
     "execute(int plan, Tensor x, Tensor? mask, int weights, Tensor(a!) out, Tensor(b!)? workspace, int? stream) -> ()",
 )
 
-update = update_out = execute = None  # the operators, once load() has run
-_backend = None
+# The operators, once load() has run.
+update: Any = None
+update_out: Any = None
+execute: Any = None
+_backend: Any = None
 _kept = []  # torch drops what a Library object registered when that object goes
 _lock = threading.RLock()
 
 
-def load(prefer_extension=True):
+def load(prefer_extension: bool = True) -> None:
     """Registers the operators, once a process. `prefer_extension=False`: over ctypes in any case."""
     global update, update_out, execute, _backend
     with _lock:
@@ -57,13 +63,13 @@ def load(prefer_extension=True):
         _backend = "stable ABI" if reason is None else f"ctypes ({reason})"
 
 
-def backend():
+def backend() -> str:
     """Which road the operators take: "stable ABI", or "ctypes (why)", which costs some tens of microseconds a call more."""
     load()
     return _backend
 
 
-def _why_not_extension():
+def _why_not_extension() -> str | None:
     version = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
     if version < STABLE_ABI:
         return f"torch is {torch.__version__}, the extension needs {STABLE_ABI[0]}.{STABLE_ABI[1]} or newer"
@@ -115,7 +121,7 @@ def _check_same_device(x, **others):
             raise ValueError(f"{name}: is on {tensor.device}, expected {x.device} (x's)")
 
 
-def on_stream(stream, x):
+def on_stream(stream: object, x: torch.Tensor) -> Any:
     """Makes a raw stream handle torch's current stream, so that what torch allocates belongs to it too."""
     if not x.is_cuda:
         raise ValueError(f"stream: is given, but x is on {x.device}, expected x on a GPU")
@@ -126,7 +132,7 @@ def on_stream(stream, x):
     return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=x.device))
 
 
-def check_disjoint(out, x):
+def check_disjoint(out: torch.Tensor, x: torch.Tensor) -> None:
     """Refuses an `out` that meets x, of which the operator sees only a copy in another dtype. Compiled code has functional semantics."""
     if torch.compiler.is_compiling():
         return
@@ -138,7 +144,7 @@ def check_disjoint(out, x):
         return
 
 
-def reraise(error):
+def reraise(error: Exception) -> NoReturn:
     """Raises what the extension meant: its RuntimeErrors begin with a status in brackets. Where torch ran out of memory outside of a GPU, it says
     so in a plain RuntimeError. Anything else goes on as it is."""
     text = str(error)

@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The class API: plans that are made once and executed often, on prepared weights. Plans need no torch; tensors are torch's."""
 
+from __future__ import annotations
+
 import ctypes
 import sys
+from typing import TYPE_CHECKING, Any, Iterable
 
 from . import _arguments, _checks, _library
 from .heuristics import read_knobs
+
+if TYPE_CHECKING:
+    import torch
+
+    from ._arguments import Device, Dtype, Precision
+    from .heuristics import TriMulKnobs
 
 _ALIGNMENT_BYTES = 256
 # get_workspace_size() on the CPU: torch aligns memory there to 64 bytes, the C ABI wants 256.
@@ -20,8 +29,12 @@ class TensorDesc:
     """
 
     __slots__ = ("device", "dtype", "shape", "strides")
+    shape: tuple[int, ...]
+    dtype: Dtype
+    device: Device
+    strides: tuple[int, ...] | None
 
-    def __init__(self, shape, dtype, device="cuda", strides=None):
+    def __init__(self, shape: Iterable[int], dtype: Dtype, device: Device = "cuda", strides: Iterable[int] | None = None) -> None:
         if not hasattr(shape, "__iter__"):
             raise TypeError(f"shape: is {shape!r}, expected integers")
         sizes = tuple(_arguments.check_integer("shape", size) for size in shape)
@@ -38,11 +51,11 @@ class TensorDesc:
             raise ValueError(f"strides: {len(self.strides)} of them, expected {len(self.shape)} as the shape {self.shape}")
 
     @classmethod
-    def of(cls, tensor):
+    def of(cls, tensor: torch.Tensor) -> TensorDesc:
         """That of a torch tensor."""
         return cls(tuple(tensor.shape), tensor.dtype, tensor.device, tuple(tensor.stride()))
 
-    def is_contiguous(self):
+    def is_contiguous(self) -> bool:
         expected = 1
         if self.strides is None or 0 in self.shape:
             return True
@@ -52,7 +65,7 @@ class TensorDesc:
             expected *= size
         return True
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"TensorDesc is immutable; make another with {name}={value!r}")
 
     def __reduce__(self):
@@ -62,7 +75,7 @@ class TensorDesc:
         return f"TensorDesc({self.shape}, {self.dtype}, device={str(self.device)!r})"
 
 
-def _torch(what):
+def _torch(what: str) -> Any:
     try:
         import torch
     except ImportError as error:
@@ -77,7 +90,15 @@ class PreparedWeights:
     `has_in_bias`, `has_out_bias` say what it was made for, `nbytes` what the copy holds.
     """
 
-    def __init__(self, plan, parameters, device, c_z, c_hidden):
+    implementation: str
+    device: torch.device
+    c_z: int
+    c_hidden: int
+    has_in_bias: bool
+    has_out_bias: bool
+    nbytes: int
+
+    def __init__(self, plan: _library.PlanHandle, parameters: list[torch.Tensor | None], device: torch.device, c_z: int, c_hidden: int) -> None:
         torch = _torch("prepare_weights")
         from . import _ctypes_operators as tensors
 
@@ -89,7 +110,7 @@ class PreparedWeights:
         self.has_out_bias = parameters[9] is not None or parameters[11] is not None
         needed = library.trimul_plan_packed_bytes(plan.value)
         # torch's memory: freed in the order of the stream, also while a graph is captured.
-        self._memory = torch.empty(needed, dtype=torch.uint8, device=device) if needed else None
+        self._memory: Any = torch.empty(needed, dtype=torch.uint8, device=device) if needed else None
         table = tensors.parameter_table(parameters)
         address = self._memory.data_ptr() if needed else None
         stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
@@ -102,22 +123,22 @@ class PreparedWeights:
 
 
 def prepare_weights(
-    norm_in_weight=None,
-    norm_in_bias=None,
-    p_in_weight=None,
-    p_in_bias=None,
-    g_in_weight=None,
-    g_in_bias=None,
-    norm_out_weight=None,
-    norm_out_bias=None,
-    p_out_weight=None,
-    p_out_bias=None,
-    g_out_weight=None,
-    g_out_bias=None,
+    norm_in_weight: torch.Tensor | None = None,
+    norm_in_bias: torch.Tensor | None = None,
+    p_in_weight: torch.Tensor | None = None,
+    p_in_bias: torch.Tensor | None = None,
+    g_in_weight: torch.Tensor | None = None,
+    g_in_bias: torch.Tensor | None = None,
+    norm_out_weight: torch.Tensor | None = None,
+    norm_out_bias: torch.Tensor | None = None,
+    p_out_weight: torch.Tensor | None = None,
+    p_out_bias: torch.Tensor | None = None,
+    g_out_weight: torch.Tensor | None = None,
+    g_out_bias: torch.Tensor | None = None,
     *,
-    dtype=None,
-    impl=None,
-):
+    dtype: Dtype | None = None,
+    impl: str | None = None,
+) -> PreparedWeights:
     """Packs the parameters (torch tensors; shapes as in triangle_multiplicative_update) once, on torch's current stream of their device.
 
     The four projections are required (ValueError); LayerNorm weights that are None mean ones, their biases zeros, projection biases none.
@@ -129,23 +150,24 @@ def prepare_weights(
         norm_in_weight, norm_in_bias, p_in_weight, p_in_bias, g_in_weight, g_in_bias,
         norm_out_weight, norm_out_bias, p_out_weight, p_out_bias, g_out_weight, g_out_bias,
     )  # fmt: skip
+    p_in: Any = p_in_weight
     for name, tensor in zip(_library.PARAMETERS, given):
         if tensor is not None:
             _checks.check_tensor(torch, name, tensor, "a torch.Tensor or None")
-            if isinstance(p_in_weight, torch.Tensor) and tensor.device != p_in_weight.device:
-                raise ValueError(f"{name}: is on {tensor.device}, expected {p_in_weight.device} (p_in_weight's)")
+            if isinstance(p_in, torch.Tensor) and tensor.device != p_in.device:
+                raise ValueError(f"{name}: is on {tensor.device}, expected {p_in.device} (p_in_weight's)")
         elif name in ("p_in_weight", "g_in_weight", "p_out_weight", "g_out_weight"):
             raise ValueError(f"{name}: is missing, expected a tensor")
     _checks.refuse_gradients(torch, given)
-    if p_in_weight.dim() != 2 or p_in_weight.shape[0] < 2 or p_in_weight.shape[0] % 2:
-        raise ValueError(f"p_in_weight: shape is {list(p_in_weight.shape)}, expected [2C, C_z]")
-    device = p_in_weight.device
-    c_hidden, c_z = p_in_weight.shape[0] // 2, p_in_weight.shape[1]
+    if p_in.dim() != 2 or p_in.shape[0] < 2 or p_in.shape[0] % 2:
+        raise ValueError(f"p_in_weight: shape is {list(p_in.shape)}, expected [2C, C_z]")
+    device = p_in.device
+    c_hidden, c_z = p_in.shape[0] // 2, p_in.shape[1]
     # The library reads memory, in which a view that negates (as the imaginary part of a conjugate) has not been negated.
     parameters = [None if tensor is None else tensor.detach().resolve_neg().contiguous() for tensor in given]
     problem = _library.Problem(
         batch=1, tokens=0, c_z=c_z, c_hidden=c_hidden, device=_arguments.device_of(device),
-        x_dtype=_arguments.dtype_number(p_in_weight.dtype if dtype is None else dtype), eps=1e-5,
+        x_dtype=_arguments.dtype_number(p_in.dtype if dtype is None else dtype), eps=1e-5,
         has_in_bias=int(p_in_bias is not None or g_in_bias is not None), has_out_bias=int(p_out_bias is not None or g_out_bias is not None),
     )  # fmt: skip
     _arguments.check_text("impl", impl)
@@ -169,24 +191,24 @@ class TriangleMultiplicativeUpdateFwd:
 
     def __init__(
         self,
-        x,
-        direction="outgoing",
-        c_hidden=None,
-        has_mask=True,
-        has_in_bias=False,
-        has_out_bias=False,
-        eps=1e-5,
-        precision=None,
-        residual=False,
-        impl=None,
-        k2_tile=None,
-        knobs=None,
-    ):
+        x: torch.Tensor | TensorDesc,
+        direction: str = "outgoing",
+        c_hidden: int | None = None,
+        has_mask: bool = True,
+        has_in_bias: bool = False,
+        has_out_bias: bool = False,
+        eps: float = 1e-5,
+        precision: Precision = None,
+        residual: bool = False,
+        impl: str | None = None,
+        k2_tile: int | None = None,
+        knobs: TriMulKnobs | dict[str, int] | None = None,
+    ) -> None:
         desc = x if isinstance(x, TensorDesc) else self._describe(x)
         if len(desc.shape) < 3:
             raise ValueError(f"x: number of dimensions is {len(desc.shape)} ({list(desc.shape)}), expected at least 3: [..., N, N, C_z]")
         if not desc.is_contiguous():
-            raise ValueError(f"x: strides of {list(desc.shape)} are {list(desc.strides)}, expected contiguous")
+            raise ValueError(f"x: strides of {list(desc.shape)} are {list(desc.strides or ())}, expected contiguous")
         *leading, rows, columns, c_z = desc.shape
         if rows != columns:
             raise ValueError(f"x: token dimensions of {list(desc.shape)} are {rows} and {columns}, expected equal")
@@ -216,19 +238,19 @@ class TriangleMultiplicativeUpdateFwd:
         if impl is not None and impl not in names:
             raise ValueError(f"implementation: {impl!r} is unknown, expected one of {', '.join(names)}")
         self._impl, self._knobs = impl, knobs
-        self._plan = None
+        self._plan: Any = None
         self._handle = 0
-        self._execute = None
+        self._execute: Any = None
 
     @staticmethod
-    def _describe(x):
+    def _describe(x: Any) -> TensorDesc:
         if not all(hasattr(x, name) for name in ("shape", "dtype", "device", "stride")):
             raise TypeError(f"x: is a {type(x).__name__}, expected a torch.Tensor or a TensorDesc")
         _arguments.dtype_number(x.dtype, "x: dtype")
         _arguments.device_of(x.device, "x: device")
         return TensorDesc.of(x)
 
-    def check_support(self):
+    def check_support(self) -> None:
         """NotImplementedError with every implementation's reason when nothing here serves the problem; ValueError for a device that is not there."""
         if self._plan is not None:
             return
@@ -239,43 +261,51 @@ class TriangleMultiplicativeUpdateFwd:
         # In this order: another thread takes a plan that is there for a handle that is there.
         self._handle, self._plan = plan.value.value, plan
 
-    def compile(self):
+    def compile(self) -> None:
         """Picks the implementation and its tiles, or takes the plan that the cache has. Builds nothing. Errors as check_support."""
         self.check_support()
 
     @property
-    def _compiled(self):
+    def _compiled(self) -> ctypes.c_void_p:
         if self._plan is None:
             self.compile()
-        return self._plan.value
+        return self._plan.value  # pyright: ignore[reportOptionalMemberAccess]
 
     @property
-    def implementation(self):
+    def implementation(self) -> str:
         """Name of the implementation that serves the plan."""
         return self._library.trimul_plan_implementation(self._compiled).decode()
 
-    def get_workspace_size(self):
+    def get_workspace_size(self) -> int:
         """Bytes of scratch that execute wants, 256-byte aligned on a GPU (as torch's memory is), 64-byte aligned on the CPU."""
         needed = self._library.trimul_plan_workspace_bytes(self._compiled)
         return needed + (_CPU_SLACK_BYTES if needed and self._problem.device.type == _library.CPU else 0)
 
-    def traffic_bytes(self):
+    def traffic_bytes(self) -> int:
         """Compulsory traffic of the three-stage form: 18 N^2 C B for 16-bit x with C_z = C, plus 2 B N^2 for a mask."""
         return self._library.trimul_plan_traffic_bytes(self._compiled)
 
-    def flop(self):
+    def flop(self) -> float:
         """Floating-point operations of the matrix products."""
         return self._library.trimul_plan_flop(self._compiled)
 
-    def floor_us(self):
+    def floor_us(self) -> float:
         """Lower bound of the time in microseconds from the device's measured ceilings; 0 where none are known."""
         return self._library.trimul_plan_floor_us(self._compiled)
 
-    def explain(self):
+    def explain(self) -> str:
         """How the plan runs and why each better implementation declined, as text lines "key: value"."""
         return self._library.trimul_plan_explain(self._compiled).decode()
 
-    def execute(self, x, mask, weights, out, workspace, current_stream=None):
+    def execute(
+        self,
+        x: torch.Tensor,
+        mask: torch.Tensor | None,
+        weights: PreparedWeights,
+        out: torch.Tensor,
+        workspace: torch.Tensor | None,
+        current_stream: int | torch.cuda.Stream | None = None,
+    ) -> None:
         """Writes the update of x to `out`. Everything is checked against the plan first (ValueError naming tensor, got and expected).
 
         mask: exactly when the plan has one. weights: of prepare_weights. out: contiguous, x's shape, the result's dtype; x itself with residual.
@@ -319,7 +349,9 @@ class TriangleMultiplicativeUpdateFwd:
             raise TypeError(f"current_stream: is a {type(stream).__name__}, expected a raw stream handle or a torch.cuda.Stream")
         return _operators.reraise(error)
 
-    def make_cuda_graph(self, x, mask, weights, out, workspace):
+    def make_cuda_graph(
+        self, x: torch.Tensor, mask: torch.Tensor | None, weights: PreparedWeights, out: torch.Tensor, workspace: torch.Tensor | None
+    ) -> torch.cuda.CUDAGraph:
         """A torch.cuda.CUDAGraph of one execute on these tensors, which it keeps alive; replay() follows their contents.
 
         NotImplementedError for a plan on the CPU.

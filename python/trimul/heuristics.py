@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Knobs of the implementations and what the library recommends. Needs neither torch nor a GPU."""
 
+from __future__ import annotations
+
 import ctypes
+from typing import TYPE_CHECKING, Any
 
 from . import _arguments, _library
+
+if TYPE_CHECKING:
+    from ._arguments import Device, Dtype
 
 # Every knob of every implementation; include/trimul/trimul.h says what each means.
 KNOB_NAMES = ("k1_parts", "k2_tile", "overlap", "threads")
@@ -17,7 +23,7 @@ class TriMulKnobs:
 
     __slots__ = ("_values",)
 
-    def __init__(self, **values):
+    def __init__(self, **values: int | None) -> None:
         for name, value in values.items():
             if name not in KNOB_NAMES:
                 raise ValueError(f"knob: {name!r} is unknown, expected one of {', '.join(KNOB_NAMES)}")
@@ -25,40 +31,40 @@ class TriMulKnobs:
                 raise TypeError(f"knob {name}: is {value!r}, expected an integer")
         object.__setattr__(self, "_values", {name: values[name] for name in KNOB_NAMES if values.get(name) is not None})
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> int | None:
         if name in KNOB_NAMES:
             return self._values.get(name)
         raise AttributeError(f"TriMulKnobs has no attribute {name!r}")
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"TriMulKnobs is immutable; make another with {name}={value!r}")
 
     def __reduce__(self):
         return _from_dict, (dict(self._values),)
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, int]:
         """{name: value} of the knobs that have a value."""
         return dict(self._values)
 
-    def replace(self, **values):
+    def replace(self, **values: int | None) -> TriMulKnobs:
         """The same knobs with some changed."""
         return TriMulKnobs(**{**self._values, **values})
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return self._values == other._values if isinstance(other, TriMulKnobs) else NotImplemented
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(tuple(self._values.items()))
 
     def __repr__(self):
         return f"TriMulKnobs({', '.join(f'{name}={value}' for name, value in self._values.items())})"
 
 
-def _from_dict(values):
+def _from_dict(values: dict[str, int]) -> TriMulKnobs:
     return TriMulKnobs(**values)
 
 
-def read_knobs(knobs):
+def read_knobs(knobs: Any) -> TriMulKnobs:
     """TriMulKnobs of TriMulKnobs, a dict or None."""
     if knobs is None:
         return TriMulKnobs()
@@ -69,7 +75,18 @@ def read_knobs(knobs):
     raise TypeError(f"knobs: is a {type(knobs).__name__}, expected TriMulKnobs, a dict or None")
 
 
-def recommend(N, c=128, B=1, direction="outgoing", *, c_z=None, dtype="bfloat16", implementation=None, device="cuda", arch="sm90"):
+def recommend(
+    N: int,
+    c: int = 128,
+    B: int = 1,
+    direction: str = "outgoing",
+    *,
+    c_z: int | None = None,
+    dtype: Dtype = "bfloat16",
+    implementation: str | None = None,
+    device: Device = "cuda",
+    arch: str | None = "sm90",
+) -> TriMulKnobs:
     """Complete knobs for B samples of N tokens: what a plan without knobs would use.
 
     c: hidden width C; c_z: pair width, C where None. `arch`: the GPU architecture to recommend for, whether or not one is here ("sm90"); None: the
@@ -83,8 +100,8 @@ def recommend(N, c=128, B=1, direction="outgoing", *, c_z=None, dtype="bfloat16"
         batch=B, tokens=N, c_z=c_z, c_hidden=c, device=place, direction=_arguments.check_direction(direction),
         x_dtype=_arguments.dtype_number(dtype), eps=1e-5, has_mask=1,
     )  # fmt: skip
-    name, arch = _arguments.check_text("implementation", implementation), _arguments.check_text("arch", arch)
-    target = arch if place.type == _library.CUDA else None
+    name, named_arch = _arguments.check_text("implementation", implementation), _arguments.check_text("arch", arch)
+    target = named_arch if place.type == _library.CUDA else None
     knobs, count = (_library.Knob * 16)(), ctypes.c_size_t()
     _library.check(_library.load().trimul_recommend_knobs(ctypes.byref(problem), name, target, knobs, len(knobs), ctypes.byref(count)))
     return TriMulKnobs(**{knob.name.decode(): knob.value for knob in knobs[: count.value]})

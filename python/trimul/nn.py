@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The update as a torch.nn.Module."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import torch
 
 from ._arguments import check_direction, check_eps, check_precision
 from ._drop_in import triangle_multiplicative_update
+
+if TYPE_CHECKING:
+    from ._arguments import Device, Precision
 
 __all__ = ["TriangleMultiplicativeUpdate"]
 
@@ -18,7 +24,36 @@ class TriangleMultiplicativeUpdate(torch.nn.Module):
     triangle_multiplicative_update. forward returns the update alone, or x + update with residual=True.
     """
 
-    def __init__(self, c_z, c_hidden=None, direction="outgoing", bias=False, *, eps=1e-5, precision=None, device=None, dtype=None):
+    c_z: int
+    c_hidden: int
+    direction: str
+    eps: float
+    precision: Precision
+    norm_in_weight: torch.nn.Parameter
+    norm_in_bias: torch.nn.Parameter
+    p_in_weight: torch.nn.Parameter
+    p_in_bias: torch.nn.Parameter | None
+    g_in_weight: torch.nn.Parameter
+    g_in_bias: torch.nn.Parameter | None
+    norm_out_weight: torch.nn.Parameter
+    norm_out_bias: torch.nn.Parameter
+    p_out_weight: torch.nn.Parameter
+    p_out_bias: torch.nn.Parameter | None
+    g_out_weight: torch.nn.Parameter
+    g_out_bias: torch.nn.Parameter | None
+
+    def __init__(
+        self,
+        c_z: int,
+        c_hidden: int | None = None,
+        direction: str = "outgoing",
+        bias: bool = False,
+        *,
+        eps: float = 1e-5,
+        precision: Precision = None,
+        device: Device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         check_direction(direction)
         check_precision(precision)
@@ -46,7 +81,7 @@ class TriangleMultiplicativeUpdate(torch.nn.Module):
         self.reset_parameters()
 
     @torch.no_grad()
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """As AlphaFold initialises: LayerNorms to the identity, values by LeCun's truncated normal, gates open (weights 0, biases 1), the output
         projection 0, so that a new block changes nothing (Jumper et al. 2021, Supplementary Methods, section 1.11.4)."""
         for norm in ("norm_in", "norm_out"):
@@ -61,7 +96,7 @@ class TriangleMultiplicativeUpdate(torch.nn.Module):
             if getattr(self, name) is not None:
                 torch.nn.init.constant_(getattr(self, name), value)
 
-    def forward(self, x, mask=None, *, residual=False):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, *, residual: bool = False) -> torch.Tensor:
         """x: [..., N, N, c_z]; mask as in triangle_multiplicative_update. Returns the update, with `residual` x + update."""
         return triangle_multiplicative_update(
             x, self.direction, mask, self.norm_in_weight, self.norm_in_bias, self.p_in_weight, self.p_in_bias, self.g_in_weight, self.g_in_bias,
@@ -69,6 +104,6 @@ class TriangleMultiplicativeUpdate(torch.nn.Module):
             self.eps, self.precision, residual=residual,
         )  # fmt: skip
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         text = f"{self.c_z}, c_hidden={self.c_hidden}, direction={self.direction!r}, bias={self.p_in_bias is not None}"
         return text if self.precision is None else f"{text}, precision={self.precision!r}"

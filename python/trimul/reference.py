@@ -1,37 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fp64 oracle: plain loops on the CPU, for tests and for judging other implementations. Slow on purpose."""
 
+from __future__ import annotations
+
 import ctypes
+from typing import TYPE_CHECKING
 
 import torch
 
 from . import _arguments, _ctypes_operators, _library
 
+if TYPE_CHECKING:
+    from ._arguments import Precision
+
 ROUNDINGS = {"none": 0, "kernel": 1}
 
 
 def triangle_multiplicative_update_reference(
-    x,
-    direction="outgoing",
-    mask=None,
-    norm_in_weight=None,
-    norm_in_bias=None,
-    p_in_weight=None,
-    p_in_bias=None,
-    g_in_weight=None,
-    g_in_bias=None,
-    norm_out_weight=None,
-    norm_out_bias=None,
-    p_out_weight=None,
-    p_out_bias=None,
-    g_out_weight=None,
-    g_out_bias=None,
-    eps=1e-5,
-    precision=None,
+    x: torch.Tensor,
+    direction: str = "outgoing",
+    mask: torch.Tensor | None = None,
+    norm_in_weight: torch.Tensor | None = None,
+    norm_in_bias: torch.Tensor | None = None,
+    p_in_weight: torch.Tensor | None = None,
+    p_in_bias: torch.Tensor | None = None,
+    g_in_weight: torch.Tensor | None = None,
+    g_in_bias: torch.Tensor | None = None,
+    norm_out_weight: torch.Tensor | None = None,
+    norm_out_bias: torch.Tensor | None = None,
+    p_out_weight: torch.Tensor | None = None,
+    p_out_bias: torch.Tensor | None = None,
+    g_out_weight: torch.Tensor | None = None,
+    g_out_bias: torch.Tensor | None = None,
+    eps: float = 1e-5,
+    precision: Precision = None,
     *,
-    residual=False,
-    rounding="kernel",
-):
+    residual: bool = False,
+    rounding: str = "kernel",
+) -> torch.Tensor:
     """The update as triangle_multiplicative_update defines it, in fp64 from the stored values; a float64 tensor of x's shape on x's device.
 
     rounding "none": fp64 throughout. "kernel": rounds where the GPU kernels round (docs/numerics.md), but not the output. The four projections
@@ -58,7 +64,7 @@ def triangle_multiplicative_update_reference(
         x=view(host_x, "x"), mask=view(host_mask, "mask"), parameters=ctypes.pointer(table), direction=_arguments.check_direction(direction),
         precision=_arguments.check_precision(precision), eps=_arguments.check_eps(eps), residual=int(residual),
     )  # fmt: skip
-    out = torch.empty(host_x.shape, dtype=torch.float64)
+    out = torch.empty(x.shape, dtype=torch.float64)
     address = ctypes.cast(out.data_ptr(), ctypes.POINTER(ctypes.c_double))
     _library.check(_library.load().trimul_reference(ctypes.byref(args), ROUNDINGS[rounding], None, 0, address))
     return out.to(x.device)

@@ -22,7 +22,7 @@ new = {name.partition(".")[0] for name in set(sys.modules) - before}
 assert not new & {"torch", "numpy", "ctypes"}, new
 assert not any("libtrimul" in line for line in open("/proc/self/maps"))
 import inspect, trimul.heuristics
-assert str(inspect.signature(trimul.triangle_multiplicative_update)).startswith("(x, direction='outgoing', mask=None, norm_in_weight=None")
+assert list(inspect.signature(trimul.triangle_multiplicative_update).parameters)[:4] == ["x", "direction", "mask", "norm_in_weight"]
 trimul.TriangleMultiplicativeUpdateFwd(trimul.TensorDesc((1, 9, 9, 128), "bf16", "cpu")).check_support()
 assert not {"torch", "numpy"} & set(sys.modules)
 """
