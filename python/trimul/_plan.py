@@ -227,10 +227,11 @@ class TriangleMultiplicativeUpdateFwd:
         if k2_tile is not None:
             knobs = knobs.replace(k2_tile=k2_tile)
         _arguments.check_text("impl", impl)
+        flags = {"has_mask": has_mask, "has_in_bias": has_in_bias, "has_out_bias": has_out_bias, "residual": residual}
+        flags = {name: _arguments.check_flag(name, flag) for name, flag in flags.items()}
         self._problem = _library.Problem(
             batch=batch, tokens=rows, c_z=c_z, c_hidden=c_hidden, device=device, x_dtype=dtype,
-            direction=_arguments.check_direction(direction), precision=number, eps=_arguments.check_eps(eps), has_mask=_arguments.check_flag("has_mask", has_mask),
-            has_in_bias=_arguments.check_flag("has_in_bias", has_in_bias), has_out_bias=_arguments.check_flag("has_out_bias", has_out_bias), residual=_arguments.check_flag("residual", residual),
+            direction=_arguments.check_direction(direction), precision=number, eps=_arguments.check_eps(eps), **flags,
         )  # fmt: skip
         self._library = _library.load()
         _library.check(self._library.trimul_problem_out_dtype(ctypes.byref(self._problem), ctypes.byref(ctypes.c_int32())))

@@ -81,7 +81,11 @@ def test_a_forked_child_computes(rng):
     expected = update(x, **parameters).numpy().tobytes()
     child = os.fork()
     if child == 0:
-        os._exit(0 if update(x, **parameters).numpy().tobytes() == expected else 1)
+        status = 1
+        try:
+            status = 0 if update(x, **parameters).numpy().tobytes() == expected else 2
+        finally:
+            os._exit(status)
     deadline = time.monotonic() + 60
     while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
         time.sleep(0.01)
