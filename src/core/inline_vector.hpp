@@ -6,7 +6,7 @@
 #include <array>
 #include <cassert>
 #include <cstddef>
-#include <initializer_list>
+#include <span>
 #include <type_traits>
 
 namespace trimul::core {
@@ -23,7 +23,7 @@ class InlineVector {
 
   InlineVector() {
   }  // NOLINT(modernize-use-equals-default): the elements stay as they are, zeroing them would cost more than a call's checks
-  InlineVector(std::initializer_list<T> list) { append(list.begin(), list.end()); }
+  explicit InlineVector(std::span<const T> list) { append(list.data(), list.data() + list.size()); }
   InlineVector(const InlineVector& other) { append(other.begin(), other.end()); }
   InlineVector& operator=(const InlineVector& other) {
     if (this == &other) return *this;

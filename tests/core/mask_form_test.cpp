@@ -9,6 +9,10 @@
 namespace trimul::testing {
 namespace {
 
+core::Dims dims(const Sizes& sizes) {
+  return core::Dims(sizes);
+}
+
 struct Bent {
   core::Problem problem;
   core::TensorView x;
@@ -16,7 +20,8 @@ struct Bent {
 
 Bent bent_x(const Sizes& x_sizes) {
   Bent result;
-  result.x = {.name = "x", .data = nullptr, .device = {}, .dtype = DType::kF32, .sizes = x_sizes, .strides = contiguous_strides(x_sizes)};
+  const Sizes strides = contiguous_strides(x_sizes);
+  result.x = {.name = "x", .data = nullptr, .device = {}, .dtype = DType::kF32, .sizes = dims(x_sizes), .strides = dims(strides)};
   result.problem.tokens = x_sizes[x_sizes.size() - 2];
   result.problem.c_z = x_sizes.back();
   return result;
@@ -25,7 +30,8 @@ Bent bent_x(const Sizes& x_sizes) {
 core::MaskView mask_view(const Sizes& x_sizes, const Sizes& mask_sizes, Sizes strides = {}) {
   if (strides.empty()) strides = contiguous_strides(mask_sizes);
   const Bent call = bent_x(x_sizes);
-  const core::TensorView mask{.name = "mask", .data = nullptr, .device = {}, .dtype = DType::kF32, .sizes = mask_sizes, .strides = strides};
+  const core::TensorView mask{
+      .name = "mask", .data = nullptr, .device = {}, .dtype = DType::kF32, .sizes = dims(mask_sizes), .strides = dims(strides)};
   return core::check_mask(mask, call.x, call.problem);
 }
 
