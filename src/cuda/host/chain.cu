@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -131,6 +132,10 @@ Chain::Chain(ChainGraphs* graphs, void* stream) : Chain(stream) {
   lock_ = graphs->acquire(stream_, &graph_);
 }
 
+bool Chain::holds(const ChainKey& key) const {
+  return graph_ != nullptr && !key.empty() && std::equal(key.begin(), key.end(), graph_->key.begin(), graph_->key.end());
+}
+
 void Chain::add_kernel(const void* kernel, const ChainLaunch& launch, const void* params, std::size_t param_bytes) {
   void* arguments[] = {const_cast<void*>(params)};
   if (graph_ == nullptr) {
@@ -139,6 +144,7 @@ void Chain::add_kernel(const void* kernel, const ChainLaunch& launch, const void
     TRIMUL_CUDA_CHECK(cudaLaunchKernelExC(&config, kernel, arguments));
     return;
   }
+  graph_->key = {};
   KernelCall& last = graph_->last[num_added_];
   const cudaGraphNode_t place = graph_->kernels[num_added_++];
   // A graph in which nothing was set is submitted in a quarter of the time. (Padding may differ between equal parameters, which costs
@@ -160,8 +166,9 @@ void Chain::add_kernel(const void* kernel, const ChainLaunch& launch, const void
   last.kernel = kernel;
 }
 
-void Chain::submit() {
+void Chain::submit(const ChainKey& key) {
   if (graph_ == nullptr) return;
+  graph_->key = key;
   TRIMUL_CUDA_CHECK(cudaGraphLaunch(graph_->executable, stream_));
   lock_.unlock();
   graph_ = nullptr;

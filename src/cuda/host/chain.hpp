@@ -8,10 +8,12 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <span>
 #include <type_traits>
 
+#include "core/inline_vector.hpp"
 #include "cuda/host/check.hpp"
 
 namespace trimul::cuda {
@@ -43,6 +45,9 @@ struct KernelCall {
   alignas(64) std::array<std::byte, kMostParamBytes> params;
 };
 
+/// What a submission depends on, in words: equal keys, equal kernels and parameters. Empty: nothing is known.
+using ChainKey = core::InlineVector<std::uint64_t, 64>;
+
 /// Instantiated graphs of a chain with given overlaps on one device, whatever its kernels are. They live as long as the process.
 class ChainGraphs {
  public:
@@ -58,6 +63,7 @@ class ChainGraphs {
     cudaGraphExec_t executable = nullptr;
     std::array<cudaGraphNode_t, kMostKernels> kernels{};
     std::array<KernelCall, kMostKernels> last{};  // what each kernel was set to
+    ChainKey key;                                 // what they all were set for
   };
 
   ChainGraphs() = default;
@@ -83,13 +89,15 @@ class Chain {
   /// of its own, which the graph's kernels would not inherit.
   Chain(ChainGraphs* graphs, void* stream);
 
+  /// Whether the graph holds what `key` stands for already: nothing needs to be added then, not even computed.
+  [[nodiscard]] bool holds(const ChainKey& key) const;
   template <typename Params>
   void add(void (*kernel)(Params), const ChainLaunch& launch, const Params& params) {
     static_assert(sizeof(Params) <= KernelCall::kMostParamBytes && std::is_trivially_copyable_v<Params>);
     add_kernel(reinterpret_cast<const void*>(kernel), launch, &params, sizeof(Params));
   }
-  /// Nothing of a graph runs before this.
-  void submit();
+  /// Nothing of a graph runs before this. `key`: of what was added.
+  void submit(const ChainKey& key);
 
  private:
   void add_kernel(const void* kernel, const ChainLaunch& launch, const void* params, std::size_t param_bytes);
