@@ -226,6 +226,7 @@ void refuse_negated(torch::stable::detail::StableLibrary& library) {
 
 void implement(torch::stable::detail::StableLibrary& library) {
   library.impl("update", boxed_update);
+  library.impl("_update", boxed_update);
   library.impl("update_out", boxed_update_out);
   library.impl("execute", boxed_execute);
 }
@@ -239,6 +240,7 @@ void implement(torch::stable::detail::StableLibrary& library) {
 
 STABLE_TORCH_LIBRARY(trimul, m) {
   m.def("update(" TRIMUL_UPDATE_ARGUMENTS ") -> Tensor");
+  m.def("_update(" TRIMUL_UPDATE_ARGUMENTS ") -> Tensor");
   m.def("update_out(" TRIMUL_UPDATE_ARGUMENTS ", *, Tensor(a!) out) -> ()");
   m.def("execute(int plan, Tensor x, Tensor? mask, int weights, Tensor(a!) out, Tensor(b!)? workspace, int? stream) -> ()");
 }

@@ -18,12 +18,24 @@ def refuse_gradients(torch: Any, tensors: Iterable[Any]) -> None:
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor):
             continue
-        if in_grad_mode and tensor.requires_grad:
+        if in_grad_mode and requires_grad(torch, tensor):
             raise NotImplementedError(
                 "trimul has no backward yet, and an argument requires grad in grad mode: call under torch.no_grad() or torch.inference_mode()"
             )
         if has_tangents and forward_ad.unpack_dual(tensor).tangent is not None:
             raise NotImplementedError("trimul has no forward-mode derivative yet, and an argument carries a tangent: detach it")
+
+
+def requires_grad(torch: Any, tensor: Any) -> bool:
+    """Also through the wrappers of torch.func's transforms, which hide it: a batch of vmap within grad, or of a tensor that requires grad."""
+    if torch.compiler.is_compiling():
+        return tensor.requires_grad
+    functorch = torch._C._functorch
+    while not tensor.requires_grad:
+        if not functorch.is_functorch_wrapped_tensor(tensor):
+            return False
+        tensor = functorch.get_unwrapped(tensor)
+    return True
 
 
 def check_plain(name: str, value: Any) -> None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from ._arguments import Precision
 
+# Share of a normal distribution within two standard deviations.
+_WITHIN_TWO = math.erf(math.sqrt(2))
+
 _torch: Any = None
 _operators: Any = None
 _grad_enabled: Any = None
@@ -115,7 +118,7 @@ def triangle_multiplicative_update(
                 x, p_in_weight, g_in_weight, p_out_weight, g_out_weight, p_in_bias, g_in_bias, norm_out_weight, norm_out_bias
             )
         if out is None and stream is None:
-            return _operators.update(
+            return _operators.current_update()(
                 x, mask, norm_in_weight, norm_in_bias, p_in_weight, p_in_bias, g_in_weight, g_in_bias, norm_out_weight, norm_out_bias,
                 p_out_weight, p_out_bias, g_out_weight, g_out_bias, _arguments.DIRECTIONS[direction], eps, number, residual,
             )  # fmt: skip
@@ -129,7 +132,7 @@ def triangle_multiplicative_update(
         if stream is None:
             return _update_out(tensors, numbers, out)
         with _operators.on_stream(stream, x):
-            return _update_out(tensors, numbers, out) if out is not None else _operators.update(*tensors, *numbers)
+            return _update_out(tensors, numbers, out) if out is not None else _operators.current_update()(*tensors, *numbers)
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:
         # The usual call pays nothing for what is told here.
         names = ("x", "mask", "norm_in_weight", "norm_in_bias", "p_in_weight", "p_in_bias", "g_in_weight", "g_in_bias", "norm_out_weight",
@@ -142,9 +145,12 @@ def triangle_multiplicative_update(
 
 def _update_out(tensors, numbers, out) -> Any:
     # torch's own answer to such a view, to copy and write back, reads beyond its stack for an operator without a result.
-    if not _torch.compiler.is_compiling() and out.is_neg():
+    is_traced = _torch.compiler.is_compiling()
+    if not is_traced and out.is_neg():
         raise ValueError("out: is a view that negates what it refers to, expected a plain tensor")
     _operators.update_out(*tensors, *numbers, out=out)
+    if not is_traced:
+        _operators.mark_written(out)
     return out
 
 
@@ -179,8 +185,10 @@ def _draw_missing(x, p_in, g_in, p_out, g_out, p_in_bias, g_in_bias, norm_out_we
         if given is not None:
             return given
         std = math.sqrt(1 / max(columns, 1)) / 0.87962566
-        weight = _torch.empty(rows, columns, dtype=_torch.float32, device=x.device)
-        return _torch.nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std).to(x.dtype if x.dtype.is_floating_point else _torch.float32)
+        # By the inverse of the distribution function, which torch.compile can trace; torch's own draws until all values lie inside.
+        weight = _torch.empty(rows, columns, dtype=_torch.float32, device=x.device).uniform_(-_WITHIN_TWO, _WITHIN_TWO)
+        weight = weight.erfinv_().mul_(std * math.sqrt(2)).clamp_(-2 * std, 2 * std)
+        return weight.to(x.dtype if x.dtype.is_floating_point else _torch.float32)
 
     with _torch.no_grad():
         return draw(p_in, 2 * c, c_z), draw(g_in, 2 * c, c_z), draw(p_out, c_z, c), draw(g_out, c_z, c_z)

@@ -183,6 +183,13 @@ def clear_plan_cache() -> None:
     load().trimul_plan_cache_clear()
 
 
+def encode_name(text: str | None) -> bytes | None:
+    """For C, where a zero ends a name."""
+    if text is not None and "\0" in text:
+        raise ValueError(f"name: is {text!r}, expected one without zero characters")
+    return None if text is None else text.encode()
+
+
 def make_options(
     implementation: str | None = None, knobs: Sequence[tuple[str, int]] = (), arch: str | None = None, max_threads: int = 0
 ) -> PlanOptions:
@@ -190,9 +197,8 @@ def make_options(
     for name, value in knobs:
         if not -(2**63) <= value < 2**63:
             raise NotImplementedError(f"knob {name}: is {value}, more than any implementation serves")
-    array = (Knob * max(len(knobs), 1))(*(Knob(name.encode(), value) for name, value in knobs))
-    encode = lambda text: None if text is None else text.encode()
-    return PlanOptions(implementation=encode(implementation), knobs=array, num_knobs=len(knobs), arch=encode(arch), max_threads=max_threads)
+    array = (Knob * max(len(knobs), 1))(*(Knob(encode_name(name), value) for name, value in knobs))
+    return PlanOptions(implementation=encode_name(implementation), knobs=array, num_knobs=len(knobs), arch=encode_name(arch), max_threads=max_threads)
 
 
 class PlanHandle:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operators torch.ops.trimul.*: loads the extension (bindings/torch) or, for a torch without the stable ABI, defines the same over ctypes.
 
-    update(x, mask, the twelve parameters, direction, eps, precision, residual) -> Tensor      the drop-in call
+    update(x, mask, the twelve parameters, direction, eps, precision, residual) -> Tensor      the drop-in call, for those who record it
+    _update(the same) -> Tensor                                                                the same in eager code, without autograd's part
     update_out(..., *, out) -> ()                                                              the same into `out`
     execute(plan, x, mask, weights, out, workspace, stream) -> ()                              one execute of a plan
 
@@ -30,12 +31,16 @@ UPDATE_ARGUMENTS = (
 # The extension defines the same (bindings/torch/operators.cpp); a test holds one against the other.
 SCHEMAS = (
     f"update({UPDATE_ARGUMENTS}) -> Tensor",
+    f"_update({UPDATE_ARGUMENTS}) -> Tensor",
     f"update_out({UPDATE_ARGUMENTS}, *, Tensor(a!) out) -> ()",
     "execute(int plan, Tensor x, Tensor? mask, int weights, Tensor(a!) out, Tensor(b!)? workspace, int? stream) -> ()",
 )
 
+NAMES = ("update", "_update", "update_out", "execute")
+
 # The operators, once load() has run.
 update: Any = None
+eager_update: Any = None
 update_out: Any = None
 execute: Any = None
 _backend: Any = None
@@ -45,21 +50,19 @@ _lock = threading.RLock()
 
 def load(prefer_extension: bool = True) -> None:
     """Registers the operators, once a process. `prefer_extension=False`: over ctypes in any case."""
-    global update, update_out, execute, _backend
+    global update, eager_update, update_out, execute, _backend
     with _lock:
         if _backend is not None:
             return
         _library.load()
         reason = _why_not_extension() if prefer_extension else "asked for"
         if reason is None:
-            try:
-                torch.ops.load_library(str(_library.DIRECTORY / EXTENSION))
-            except OSError as error:
-                reason = f"it could not be loaded: {error}"
-        if reason is not None:
+            _load_extension()
+        else:
             _define_over_ctypes()
         _register_fakes()
-        update, update_out, execute = (getattr(torch.ops.trimul, name).default for name in ("update", "update_out", "execute"))
+        _register_missing_backward()
+        update, eager_update, update_out, execute = (getattr(torch.ops.trimul, name).default for name in NAMES)
         _backend = "stable ABI" if reason is None else f"ctypes ({reason})"
 
 
@@ -78,6 +81,17 @@ def _why_not_extension() -> str | None:
     return None
 
 
+def _load_extension():
+    """ImportError for one that is there and broken: what was built to be fast does not become slow without a word."""
+    path = _library.DIRECTORY / EXTENSION
+    try:
+        torch.ops.load_library(str(path))
+    except OSError as error:
+        raise ImportError(f"trimul: its operators for torch could not be loaded: {error.__cause__ or error}") from error
+    if not hasattr(torch.ops.trimul, "_update"):
+        raise ImportError(f"trimul: {path} holds no operators")
+
+
 def _define_over_ctypes():
     from . import _ctypes_operators
 
@@ -85,9 +99,9 @@ def _define_over_ctypes():
     _kept.append(library)
     for schema in SCHEMAS:
         library.define(schema)
-    for name in ("update", "update_out", "execute"):
+    for name in NAMES:
         for key in ("CPU", "CUDA"):
-            library.impl(name, getattr(_ctypes_operators, name), key)
+            library.impl(name, getattr(_ctypes_operators, name.lstrip("_")), key)
     library.impl("execute", _ctypes_operators.refuse_negated, "Negative")
 
 
@@ -96,13 +110,15 @@ def _register_fakes():
     register = getattr(torch.library, "register_fake", None) or torch.library.impl_abstract
 
     # They also answer calls in which a tensor is on the meta device, so that one left there by mistake must be told here.
-    @register("trimul::update")
-    def _(x, mask, *rest):
+    def fake_update(x, mask, *rest):
         *parameters, _, _, precision, _ = rest
         _check_same_device(x, mask=mask, **dict(zip(_library.PARAMETERS, parameters)))
         if x.dim() < 3:
             raise ValueError(f"x: number of dimensions is {x.dim()}, expected at least 3: [..., N, N, C_z]")
         return x.new_empty(x.shape, dtype=torch.bfloat16 if precision == 5 else x.dtype)
+
+    register("trimul::update")(fake_update)
+    register("trimul::_update")(fake_update)
 
     @register("trimul::update_out")
     def _(x, mask, *rest, out):
@@ -113,6 +129,35 @@ def _register_fakes():
         _check_same_device(x, mask=mask, out=out, workspace=workspace)
         if x.device.type not in ("cpu", "cuda"):
             raise ValueError(f"x: is on {x.device}, expected cpu or cuda")
+
+
+def _register_missing_backward():
+    """A result of `update` that would need a gradient tells so when it is asked for it, also in exported programs and traced modules, which the
+    drop-in's own refusal does not see. `_update` goes without, because this costs a call more than the call itself."""
+
+    def backward(*_):
+        raise NotImplementedError("trimul has no backward yet, and the gradient of an update is asked for")
+
+    if hasattr(torch.library, "register_autograd"):
+        torch.library.register_autograd("trimul::update", backward)
+
+
+def current_update() -> Any:
+    """The operator of a drop-in call: `update` where calls are recorded, `_update` where they run."""
+    return update if torch.compiler.is_compiling() or torch._C._is_tracing() else eager_update
+
+
+def mark_written(tensor: torch.Tensor) -> None:
+    """Tells autograd that a tensor was written to, so that a backward which needs what it held before is refused."""
+    if not tensor.is_inference():
+        _increment_version(tensor)
+
+
+def _increment_version_of_one(tensor):
+    torch._C._autograd._unsafe_set_version_counter(tensor, tensor._version + 1)
+
+
+_increment_version = getattr(torch.autograd.graph, "increment_version", _increment_version_of_one)
 
 
 def _check_same_device(x, **others):
@@ -139,8 +184,10 @@ def check_disjoint(out: torch.Tensor, x: torch.Tensor) -> None:
     from . import _ctypes_operators
 
     try:
+        if out.data_ptr() == 0 or x.data_ptr() == 0:  # of fake modes
+            return
         _ctypes_operators.check_disjoint(out, x, "x")
-    except RuntimeError:  # tensors without memory of their own, as of vmap and of fake modes
+    except RuntimeError:  # tensors without memory of their own, as of vmap
         return
 
 

@@ -320,6 +320,7 @@ class TriangleMultiplicativeUpdateFwd:
             _checks.refuse_gradients(sys.modules["torch"], (x, mask, out))
         try:
             run(self._handle, x, mask, weights.handle, out, workspace, current_stream)
+            self._mark_written(out)
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             self._tell(error, x, mask, weights, out, workspace, current_stream)
 
@@ -330,6 +331,7 @@ class TriangleMultiplicativeUpdateFwd:
         _operators.load()
         self.compile()
         self._grad_enabled, self._forward_ad = torch.is_grad_enabled, torch.autograd.forward_ad
+        self._mark_written = _operators.mark_written
         self._execute = _operators.execute
         return self._execute
 

@@ -64,7 +64,7 @@ def triangle_multiplicative_update_reference(
         x=view(host_x, "x"), mask=view(host_mask, "mask"), parameters=ctypes.pointer(table), direction=_arguments.check_direction(direction),
         precision=_arguments.check_precision(precision), eps=_arguments.check_eps(eps), residual=int(residual),
     )  # fmt: skip
-    out = torch.empty(x.shape, dtype=torch.float64)
+    out = torch.empty(x.shape, dtype=torch.float64, device="cpu")
     address = ctypes.cast(out.data_ptr(), ctypes.POINTER(ctypes.c_double))
     _library.check(_library.load().trimul_reference(ctypes.byref(args), ROUNDINGS[rounding], None, 0, address))
     return out.to(x.device)

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan_cache.hpp"
 
+#if defined(__unix__)
+#include <pthread.h>
+#endif
+
 #include <functional>
 #include <new>
 
@@ -82,6 +86,11 @@ PlanCache& plan_cache() {
   // Never destroyed: plans may be asked for while the process ends. Nor allocated: clearing it cannot fail.
   alignas(PlanCache) static std::byte storage[sizeof(PlanCache)];
   static PlanCache& cache = *new (storage) PlanCache;
+#if defined(__unix__)
+  // A process that forks while another thread is here leaves its child a cache that is whole and that nobody holds.
+  [[maybe_unused]] static const int registered =
+      pthread_atfork([] { cache.mutex_.lock(); }, [] { cache.mutex_.unlock(); }, [] { cache.mutex_.unlock(); });
+#endif
   return cache;
 }
 

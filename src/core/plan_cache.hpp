@@ -45,6 +45,8 @@ class PlanCache {
   };
   using Entry = std::pair<const Key*, std::shared_ptr<const Plan>>;
 
+  friend PlanCache& plan_cache();
+
   /// Null where there is none. The caller holds the mutex.
   std::shared_ptr<const Plan> take(const Key& key);
   /// Puts a plan in that is not there. The caller holds the mutex; what fails leaves the cache as it was.

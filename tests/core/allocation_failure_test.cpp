@@ -150,7 +150,7 @@ TEST_P(AllocationFailure, OfAnExecuteWithParametersIsReported) {
               }
               return status;
             }),
-            20);
+            4);  // the packed parameters; checks allocate nothing
 }
 
 TEST_P(AllocationFailure, OfAnAcquireLeavesTheCacheEmptyOrWithThePlan) {

@@ -121,14 +121,3 @@ def test_vmap(arguments):
         assert torch.equal(result[k], cases.assert_update(x[k], "incoming", mask, p_out_bias=scales[k], **rest))
     with pytest.raises(RuntimeError, match="vmap|Batching rule|out="):
         torch.vmap(lambda x: update(x, out=torch.empty_like(arguments["x"]), mask=mask, **rest))(x)
-
-
-def test_the_operator_itself_is_not_silent(arguments):
-    """torch.ops.trimul.update, which the drop-in guards: torch warns on the way back."""
-    x = arguments.pop("x").requires_grad_()
-    mask = arguments.pop("mask")
-    trimul.torch.backend()
-    result = torch.ops.trimul.update(x, mask, *[arguments[name] for name in cases.PARAMETERS], 0, 1e-5, 0, False)
-    assert result.requires_grad
-    with pytest.warns(UserWarning, match="trimul::update: an autograd kernel was not registered"):
-        result.float().sum().backward()
