@@ -221,8 +221,8 @@ def main():
                 report["rows"].append(row)
                 print_row(row)
                 torch.cuda.empty_cache()
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
+                if arguments.json:  # after each row: a run that is cut off keeps what it has
+                    pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":
