@@ -2,7 +2,7 @@
 """This library's PyTorch package against PyTorch eager, torch.compile and cuEquivariance on one GPU, in one process, on the same values.
 
     python bench/gpu_vs_peers.py [--package build/python] [--json FILE] [--tokens 128 256 ...] [--directions outgoing incoming]
-                                 [--batch 1] [--windows 20] [--without compile eager]
+                                 [--batch 1] [--windows 20] [--without compile torch]
 
 bf16, C_z = C = 128, mask given, no biases. "trimul" is the drop-in call, which packs the weights every time, "plan" the class API on prepared
 weights. Timed, in windows in which the contenders take turns: a CUDA graph of the call, replayed back to back ("hot"); with --cool also after
@@ -71,7 +71,7 @@ def contenders_of(x, mask, parameters, direction, without):
         torch._dynamo.reset()  # a graph for each N, and none of them counts against the limit of recompilations
         compiled = torch.compile(eager, dynamic=False)
         found["compile"] = lambda: compiled(x, mask, parameters, direction)
-    if "eager" not in without:
+    if "torch" not in without:
         found["torch"] = lambda: eager(x, mask, parameters, direction)
     return found, plan
 
