@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """This library against PyTorch eager on the CPU, in one process, on the same values and the same number of threads.
 
-    python bench/cpu_vs_torch.py [--library build/lib/libtrimul.so] [--json FILE] [--rounds 7] [--threads K] [--tokens 128 214]
+    python bench/cpu_vs_torch.py [--package build/python] [--json FILE] [--rounds 7] [--threads K] [--tokens 128 214]
 
-Contenders take turns round by round; the table gives medians. The library is reached through its C ABI (ctypes).
+Contenders take turns round by round; the table gives medians. Of this library the class API is timed, on weights that were prepared before.
 """
 
 import argparse
@@ -16,8 +16,6 @@ import sys
 import time
 
 import torch
-
-from trimul_ctypes import Trimul
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 C_Z = C = 128
@@ -49,6 +47,11 @@ def eager(x, mask, p):
     return torch.sigmoid(functional.linear(z, p["g_out_weight"])) * functional.linear(u, p["p_out_weight"])
 
 
+def cpu_name():
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines() if pathlib.Path("/proc/cpuinfo").exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or "CPU")
+
+
 def quartiles(times):
     return statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
 
@@ -56,12 +59,16 @@ def quartiles(times):
 class Contest:
     """Eager and this library on one problem in one dtype, both checked against fp64."""
 
-    def __init__(self, library, tokens, dtype, threads):
+    def __init__(self, tokens, dtype, threads):
+        import trimul
+
         self.tokens, self.dtype = tokens, str(dtype).removeprefix("torch.")
         x, mask, parameters = make_case(tokens, dtype)
         out = torch.empty_like(x)
-        self.plan = library.plan(tokens=tokens, c_z=C_Z, c_hidden=C, x=x, has_mask=True, threads=threads)
-        execute = self.plan.bind(x, mask, parameters, out)
+        self.plan = trimul.TriangleMultiplicativeUpdateFwd(x, c_hidden=C, knobs={"threads": threads})
+        weights = trimul.prepare_weights(**parameters)
+        workspace = torch.empty(self.plan.get_workspace_size(), dtype=torch.uint8)
+        execute = lambda: self.plan.execute(x, mask, weights, out, workspace)
         self.contenders = {"eager": lambda: eager(x, mask, parameters), "trimul": execute}
         expected = eager(x.double(), mask.double(), {name: value.double() for name, value in parameters.items()})
         results = {"eager": self.contenders["eager"](), "trimul": (execute(), out)[1]}
@@ -81,14 +88,14 @@ class Contest:
         return {
             "tokens": self.tokens, "c_z": C_Z, "c_hidden": C, "dtype": self.dtype, "implementation": self.plan.implementation,
             "times_ms": self.times, "median_ms": medians, "quartiles_ms": {name: quartiles(values) for name, values in self.times.items()},
-            "ratio": medians["eager"] / medians["trimul"], "gflop_per_s": self.plan.flop / medians["trimul"] / 1e6,
+            "ratio": medians["eager"] / medians["trimul"], "gflop_per_s": self.plan.flop() / medians["trimul"] / 1e6,
             "relative_rms_error": self.errors,
         }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default=str(ROOT / "build/lib/libtrimul.so"))
+    parser.add_argument("--package", default=str(ROOT / "build/python"), help="directory that holds the package trimul")
     parser.add_argument("--json", help="file for every time as JSON")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -96,9 +103,11 @@ def main():
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    library = Trimul(arguments.library)
+    sys.path.insert(0, arguments.package)
+    import trimul
+
     report = {
-        "command": " ".join(sys.argv), "commit": library.commit(), "machine": platform.machine(), "device": library.device_description(),
+        "command": " ".join(sys.argv), "commit": trimul.build_info().get("commit", "unknown"), "machine": platform.machine(), "device": cpu_name(),
         "torch": torch.__version__, "threads": arguments.threads, "rows": [],
     }
     print(f"{report['device']}; torch {torch.__version__}, {arguments.threads} threads; C_z = C = {C_Z}, B = 1, mask, outgoing; "
@@ -107,7 +116,7 @@ def main():
     for tokens in arguments.tokens:
         # All dtypes of one N take turns, so that their times can be compared as well.
         with torch.no_grad():
-            contests = [Contest(library, tokens, getattr(torch, name), arguments.threads) for name in arguments.dtypes]
+            contests = [Contest(tokens, getattr(torch, name), arguments.threads) for name in arguments.dtypes]
             for _ in range(arguments.rounds):
                 for contest in contests:
                     contest.round()
