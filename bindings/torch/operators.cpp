@@ -2,6 +2,7 @@
 // The operators of namespace `trimul` in torch's dispatcher, for CPU and CUDA tensors, over the C ABI. docs/python.md says what they are
 // for; python/trimul/_operators.py holds their fake kernels and, for a torch without the stable ABI, the same operators over ctypes.
 #include <array>
+#include <bit>
 #include <memory>
 
 #include "tensors.hpp"
@@ -192,19 +193,19 @@ void boxed_execute(StableIValue* stack, uint64_t /*num_args*/, uint64_t /*num_ou
   const TensorRef out = take(stack[4]);
   const TensorRef workspace = take_optional(stack[5]);
   const auto stream = to<std::optional<std::int64_t>>(stack[6]);
-  const auto* const plan = reinterpret_cast<const trimul_plan*>(to<std::int64_t>(stack[0]));
+  const auto* const plan = std::bit_cast<const trimul_plan*>(to<std::int64_t>(stack[0]));
   const trimul_tensor x_view = view("x", x.get());
   const trimul_tensor out_view = view("out", out.get());
   const trimul_tensor mask_view = mask ? view("mask", mask.get()) : trimul_tensor{};
   trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
   args.x = &x_view;
   args.mask = mask ? &mask_view : nullptr;
-  args.weights = reinterpret_cast<const trimul_weights*>(to<std::int64_t>(stack[3]));
+  args.weights = std::bit_cast<const trimul_weights*>(to<std::int64_t>(stack[3]));
   args.out = &out_view;
   if (workspace) bind_workspace(plan, workspace.get(), args);
   if (stream && x_view.device.type == TRIMUL_CPU)
     fail(TRIMUL_INVALID_ARGUMENT, "current_stream: is given, but x is on the CPU, expected x on a GPU");
-  args.stream = stream ? reinterpret_cast<void*>(*stream) : current_stream(x_view.device);
+  args.stream = stream ? std::bit_cast<void*>(*stream) : current_stream(x_view.device);
   check(trimul_execute(plan, &args));
 }
 

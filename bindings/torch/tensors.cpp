@@ -251,8 +251,8 @@ Workspace::Workspace(std::size_t bytes, const trimul_device& device) {
   tensor_ = allocate("workspace", {static_cast<std::int64_t>(bytes + kAlignmentBytes - 1)}, aoti_torch_dtype_uint8(), device);
   const void* data = nullptr;
   check_torch(torch_get_const_data_ptr(tensor_.get(), &data), "workspace");
-  const auto address = (reinterpret_cast<std::uintptr_t>(data) + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-  data_ = reinterpret_cast<void*>(address);
+  const std::uintptr_t beyond = reinterpret_cast<std::uintptr_t>(data) % kAlignmentBytes;
+  data_ = static_cast<char*>(const_cast<void*>(data)) + (beyond == 0 ? 0 : kAlignmentBytes - beyond);
 }
 
 Workspace::~Workspace() {

@@ -21,8 +21,8 @@ class InlineVector {
   using iterator = T*;
   using const_iterator = const T*;
 
-  InlineVector() {
-  }  // NOLINT(modernize-use-equals-default): the elements stay as they are, zeroing them would cost more than a call's checks
+  // The elements stay as they are: zeroing them would cost more than a call's checks.
+  InlineVector() {}  // NOLINT(modernize-use-equals-default)
   explicit InlineVector(std::span<const T> list) { append(list.data(), list.data() + list.size()); }
   InlineVector(const InlineVector& other) { append(other.begin(), other.end()); }
   InlineVector& operator=(const InlineVector& other) {

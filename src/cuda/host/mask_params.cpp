@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/host/mask_params.hpp"
 
+#include <utility>
+#include <vector>
+
 #include "core/error.hpp"
 
 namespace trimul::cuda {
