@@ -154,7 +154,8 @@ def mark_written(tensor: torch.Tensor) -> None:
 
 
 def _increment_version_of_one(tensor):
-    torch._C._autograd._unsafe_set_version_counter(tensor, tensor._version + 1)
+    with torch.no_grad():
+        tensor[..., :0].zero_()  # a write through a view counts, also one of nothing
 
 
 _increment_version = getattr(torch.autograd.graph, "increment_version", _increment_version_of_one)
