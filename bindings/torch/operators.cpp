@@ -158,8 +158,9 @@ void boxed_update_out(StableIValue* stack, uint64_t /*num_args*/, uint64_t /*num
   (void)update(stack, tensors, out);
 }
 
-/// A caller's buffer as workspace. torch aligns memory of the CPU to 64 bytes only: there it is kSlackBytes (kCpuSlackBytes of
-/// python/trimul/_plan.py) larger than what is needed, whatever its address is, and what lies before the next multiple of 256 is left out.
+/// A caller's buffer as workspace. torch aligns memory of the CPU to 64 bytes only: there it is kSlackBytes (CPU_SLACK_BYTES of
+/// python/trimul/_library.py) larger than what is needed, whatever its address is, and what lies before the next multiple of 256 is left
+/// out.
 void bind_workspace(const trimul_plan* plan, AtenTensorHandle workspace, trimul_execute_args& args) {
   constexpr std::uintptr_t kTorchAlignmentBytes = 64, kAlignmentBytes = 256;
   constexpr std::size_t kSlackBytes = kAlignmentBytes - kTorchAlignmentBytes;

@@ -179,26 +179,16 @@ bool is_complex(AtenTensorHandle tensor) {
   return dtype == aoti_torch_dtype_complex32() || dtype == aoti_torch_dtype_complex64() || dtype == aoti_torch_dtype_complex128();
 }
 
-trimul_tensor view(const char* name, AtenTensorHandle tensor) {
-  trimul_tensor view = view_any(name, tensor);
-  const int32_t torch_dtype = torch_dtype_of_tensor(tensor);
-  view.dtype = trimul_dtype_of(torch_dtype);
-  if (view.dtype == 0)
-    fail(TRIMUL_INVALID_ARGUMENT, std::string(name) + ": dtype has torch's number " + std::to_string(torch_dtype) +
-                                      ", expected float64, float32, float16 or bfloat16");
-  return view;
-}
+namespace {
 
-trimul_tensor view_any(const char* name, AtenTensorHandle tensor) {
+trimul_tensor view_as(const char* name, AtenTensorHandle tensor, int32_t dtype) {
   std::int64_t ndim = 0;
   std::int64_t* sizes = nullptr;
   std::int64_t* strides = nullptr;
   const void* data = nullptr;
   trimul_tensor view{};
   view.device = device_of(name, tensor);
-  const int32_t torch_dtype = torch_dtype_of_tensor(tensor);
-  view.dtype = trimul_dtype_of(torch_dtype);
-  if (view.dtype == 0) view.dtype = integer_of_width(aoti_torch_dtype_element_size(torch_dtype));
+  view.dtype = dtype;
   check_torch(aoti_torch_get_dim(tensor, &ndim), name);
   check_torch(aoti_torch_get_sizes(tensor, &sizes), name);
   check_torch(aoti_torch_get_strides(tensor, &strides), name);
@@ -211,6 +201,23 @@ trimul_tensor view_any(const char* name, AtenTensorHandle tensor) {
   view.sizes = sizes;
   view.strides = strides;
   return view;
+}
+
+}  // namespace
+
+trimul_tensor view(const char* name, AtenTensorHandle tensor) {
+  const int32_t torch_dtype = torch_dtype_of_tensor(tensor);
+  const int32_t dtype = trimul_dtype_of(torch_dtype);
+  if (dtype == 0)
+    fail(TRIMUL_INVALID_ARGUMENT, std::string(name) + ": dtype has torch's number " + std::to_string(torch_dtype) +
+                                      ", expected float64, float32, float16 or bfloat16");
+  return view_as(name, tensor, dtype);
+}
+
+trimul_tensor view_any(const char* name, AtenTensorHandle tensor) {
+  const int32_t torch_dtype = torch_dtype_of_tensor(tensor);
+  const int32_t dtype = trimul_dtype_of(torch_dtype);
+  return view_as(name, tensor, dtype != 0 ? dtype : integer_of_width(aoti_torch_dtype_element_size(torch_dtype)));
 }
 
 bool is_contiguous(const trimul_tensor& tensor) {

@@ -100,11 +100,13 @@ def check_integer(name: str, value: Any) -> int:
 
 
 def check_text(name: str, value: object) -> bytes | None:
-    """The bytes of a name, None of None."""
+    """The bytes of a name, None of None. For C, where a zero ends a name."""
     if value is None:
         return None
     if not isinstance(value, str):
         raise TypeError(f"{name}: is {value!r}, expected a string or None")
+    if "\0" in value:
+        raise ValueError(f"{name}: is {value!r}, expected one without zero characters")
     return value.encode()
 
 

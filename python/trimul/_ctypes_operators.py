@@ -14,9 +14,6 @@ _DTYPES = {getattr(torch, name): number for name, number in _library.DTYPES.item
 MASK_DTYPES = frozenset(_DTYPES)
 _TORCH_DTYPES = {number: dtype for dtype, number in _DTYPES.items()}
 _WIDTHS = {1: _library.DTYPES["int8"], 2: _library.DTYPES["int16"], 4: _library.DTYPES["int32"], 8: _library.DTYPES["int64"]}
-ALIGNMENT_BYTES = 256
-# torch aligns memory of the CPU to 64 bytes.
-CPU_SLACK_BYTES = 192
 
 
 def device_of(tensor, what):
@@ -58,7 +55,7 @@ def aligned(workspace):
     address, size = workspace.data_ptr(), workspace.numel() * workspace.element_size()
     if workspace.is_cuda or address % 64:
         return address, size
-    return address + -address % ALIGNMENT_BYTES, size - CPU_SLACK_BYTES
+    return address + -address % _library.ALIGNMENT_BYTES, size - _library.CPU_SLACK_BYTES
 
 
 def check_disjoint(out, tensor, what):
@@ -108,7 +105,7 @@ def _run(x, mask, parameters, direction, eps, precision, residual, out):
     if mask is not None:
         args.mask = ctypes.pointer(view(mask, "mask"))
     needed = library.trimul_plan_workspace_bytes_with_parameters(plan.value)
-    workspace = torch.empty(needed + (0 if x.is_cuda or needed == 0 else CPU_SLACK_BYTES), dtype=torch.uint8, device=x.device)
+    workspace = torch.empty(needed + (0 if x.is_cuda or needed == 0 else _library.CPU_SLACK_BYTES), dtype=torch.uint8, device=x.device)
     if needed:
         args.workspace, args.workspace_bytes = aligned(workspace)
     _library.check(library.trimul_execute_parameters(plan.value, ctypes.byref(args), ctypes.byref(table)))
@@ -143,7 +140,7 @@ def _bind_workspace(args, needed, x, workspace):
     if not workspace.is_contiguous():
         raise ValueError("workspace: is not contiguous, expected a contiguous buffer")
     size = workspace.numel() * workspace.element_size()
-    expected = needed + (0 if x.is_cuda or needed == 0 else CPU_SLACK_BYTES)
+    expected = needed + (0 if x.is_cuda or needed == 0 else _library.CPU_SLACK_BYTES)
     if size < expected:
         raise ValueError(f"workspace: size is {size} bytes, expected at least {expected}")
     if needed:

@@ -21,6 +21,9 @@ PARAMETERS = (
 )
 CPU, CUDA = 1, 2
 DTYPES = {"float64": 1, "float32": 2, "float16": 3, "bfloat16": 4, "bool": 5, "uint8": 6, "int8": 7, "int16": 8, "int32": 9, "int64": 10}
+# Of scratch memory in the C ABI. torch aligns memory of the CPU to 64 bytes: workspaces there have the rest as slack.
+ALIGNMENT_BYTES = 256
+CPU_SLACK_BYTES = ALIGNMENT_BYTES - 64
 STATUS_NAMES = ("OK", "INVALID_ARGUMENT", "UNSUPPORTED", "OUT_OF_MEMORY", "DEVICE_ERROR", "INTERNAL")
 
 
@@ -183,13 +186,6 @@ def clear_plan_cache() -> None:
     load().trimul_plan_cache_clear()
 
 
-def encode_name(text: str | None) -> bytes | None:
-    """For C, where a zero ends a name."""
-    if text is not None and "\0" in text:
-        raise ValueError(f"name: is {text!r}, expected one without zero characters")
-    return None if text is None else text.encode()
-
-
 def make_options(
     implementation: str | None = None, knobs: Sequence[tuple[str, int]] = (), arch: str | None = None, max_threads: int = 0
 ) -> PlanOptions:
@@ -197,8 +193,9 @@ def make_options(
     for name, value in knobs:
         if not -(2**63) <= value < 2**63:
             raise NotImplementedError(f"knob {name}: is {value}, more than any implementation serves")
-    array = (Knob * max(len(knobs), 1))(*(Knob(encode_name(name), value) for name, value in knobs))
-    return PlanOptions(implementation=encode_name(implementation), knobs=array, num_knobs=len(knobs), arch=encode_name(arch), max_threads=max_threads)
+    encode = lambda text: None if text is None else text.encode()
+    array = (Knob * max(len(knobs), 1))(*(Knob(name.encode(), value) for name, value in knobs))
+    return PlanOptions(implementation=encode(implementation), knobs=array, num_knobs=len(knobs), arch=encode(arch), max_threads=max_threads)
 
 
 class PlanHandle:

@@ -67,7 +67,7 @@ def load(prefer_extension: bool = True) -> None:
 
 
 def backend() -> str:
-    """Which road the operators take: "stable ABI", or "ctypes (why)", which costs some tens of microseconds a call more."""
+    """Which road the operators take: "stable ABI", or "ctypes (why)", which costs the host more."""
     load()
     return _backend
 

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from ._arguments import Device, Dtype, Precision
     from .heuristics import TriMulKnobs
 
-_ALIGNMENT_BYTES = 256
-# get_workspace_size() on the CPU: torch aligns memory there to 64 bytes, the C ABI wants 256.
-_CPU_SLACK_BYTES = 192
 
 
 class TensorDesc:
@@ -280,7 +277,7 @@ class TriangleMultiplicativeUpdateFwd:
     def get_workspace_size(self) -> int:
         """Bytes of scratch that execute wants, 256-byte aligned on a GPU (as torch's memory is), 64-byte aligned on the CPU."""
         needed = self._library.trimul_plan_workspace_bytes(self._compiled)
-        return needed + (_CPU_SLACK_BYTES if needed and self._problem.device.type == _library.CPU else 0)
+        return needed + (_library.CPU_SLACK_BYTES if needed and self._problem.device.type == _library.CPU else 0)
 
     def traffic_bytes(self) -> int:
         """Compulsory traffic of the three-stage form: 18 N^2 C B for 16-bit x with C_z = C, plus 2 B N^2 for a mask."""
