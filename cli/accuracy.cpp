@@ -20,6 +20,7 @@ struct DTypeBound {
 constexpr std::array kReferenceBounds{DTypeBound{TRIMUL_F64, 1e-13}, DTypeBound{TRIMUL_F32, 1e-7}, DTypeBound{TRIMUL_F16, 5e-4},
                                       DTypeBound{TRIMUL_BF16, 2.5e-3}};
 constexpr std::array kCpuBounds{DTypeBound{TRIMUL_F32, 1e-5}, DTypeBound{TRIMUL_F16, 5e-4}, DTypeBound{TRIMUL_BF16, 2.5e-3}};
+constexpr double kGpuTf32 = 1e-3;
 constexpr std::array kGpuBounds{DTypeBound{TRIMUL_F32, 1e-5}, DTypeBound{TRIMUL_F16, 2e-3}, DTypeBound{TRIMUL_BF16, 1e-2}};
 // Biases give y a common offset, which bf16 then resolves less well.
 constexpr double kGpuBf16WithBias = 2e-2;
@@ -43,8 +44,12 @@ double rms_of(const std::vector<double>& values) {
 Bounds bounds_of(std::string_view implementation, const ProblemLine& line) {
   if (implementation == "reference") return {bound_in(kReferenceBounds, line.dtype), std::nullopt};
   if (implementation == "cpu") return {bound_in(kCpuBounds, line.dtype), std::nullopt};
-  if (line.dtype != TRIMUL_BF16) return {bound_in(kGpuBounds, line.dtype), std::nullopt};
-  return {line.bias == BiasKind::kNoBias ? bound_in(kGpuBounds, line.dtype) : kGpuBf16WithBias, kGpuBf16ToKernel};
+  // fp32 throughout: as the CPU.
+  if (line.precision == TRIMUL_PRECISION_IEEE) return {bound_in(kCpuBounds, line.dtype), std::nullopt};
+  if (line.precision == TRIMUL_PRECISION_TF32 && line.dtype == TRIMUL_F32) return {kGpuTf32, std::nullopt};
+  const trimul_dtype dtype = line.precision == TRIMUL_PRECISION_BF16 ? TRIMUL_BF16 : line.dtype;
+  if (dtype != TRIMUL_BF16) return {bound_in(kGpuBounds, dtype), std::nullopt};
+  return {line.bias == BiasKind::kNoBias ? bound_in(kGpuBounds, dtype) : kGpuBf16WithBias, kGpuBf16ToKernel};
 }
 
 double narrow_bound(const PlainSamples& plain, const std::vector<double>& reference, trimul_dtype dtype) {

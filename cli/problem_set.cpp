@@ -24,6 +24,10 @@ constexpr std::array kBiasWords{Word<BiasKind>{"nobias", BiasKind::kNoBias}, Wor
                                 Word<BiasKind>{"p_in", BiasKind::kPIn},      Word<BiasKind>{"g_in", BiasKind::kGIn},
                                 Word<BiasKind>{"p_out", BiasKind::kPOut},    Word<BiasKind>{"g_out", BiasKind::kGOut}};
 
+constexpr std::array kPrecisionWords{
+    Word<trimul_precision>{"tf32", TRIMUL_PRECISION_TF32}, Word<trimul_precision>{"tf32x3", TRIMUL_PRECISION_TF32X3},
+    Word<trimul_precision>{"ieee", TRIMUL_PRECISION_IEEE}, Word<trimul_precision>{"bfloat16", TRIMUL_PRECISION_BF16}};
+
 template <typename Words>
 auto find_word(const Words& words, std::string_view text) {
   std::optional<decltype(words[0].kind)> kind;
@@ -61,13 +65,15 @@ void parse_extras(const std::vector<std::string_view>& words, ProblemLine& line)
     } else if (const auto bias = find_word(kBiasWords, word); bias && !has_bias) {
       line.bias = *bias;
       has_bias = true;
+    } else if (const auto precision = find_word(kPrecisionWords, word); precision && line.precision == TRIMUL_PRECISION_DEFAULT) {
+      line.precision = *precision;
     } else if (word == "residual" && !line.residual) {
       line.residual = true;
     } else {
       fail_invalid(
           "got {}, expected at most one mask (none, random, padded, fractional, zero, one_off), one bias (nobias, all, p_in, g_in, p_out, "
-          "g_out) "
-          "and residual",
+          "g_out), "
+          "one precision (tf32, tf32x3, ieee, bfloat16) and residual",
           in_quotes(word));
     }
   }
@@ -79,7 +85,7 @@ ProblemLine parse_problem_line(std::string_view text, std::string_view where) {
   ProblemLine line;
   naming(where, [&] {
     const auto words = words_of(text);
-    if (words.size() < 6) fail_invalid("got {} words, expected B N C_z C dtype direction [mask] [bias] [residual]", words.size());
+    if (words.size() < 6) fail_invalid("got {} words, expected B N C_z C dtype direction [mask] [bias] [residual] [precision]", words.size());
     line.batch = parse_count("B", words[0], 0);
     line.tokens = parse_count("N", words[1], 0);
     line.c_z = parse_count("C_z", words[2], 1);
@@ -98,6 +104,7 @@ std::string format_problem_line(const ProblemLine& line) {
   if (line.mask != MaskKind::kNone) text += fmt::format(" {}", word_of(kMaskWords, line.mask));
   if (line.bias != BiasKind::kNoBias) text += fmt::format(" {}", word_of(kBiasWords, line.bias));
   if (line.residual) text += " residual";
+  if (line.precision != TRIMUL_PRECISION_DEFAULT) text += fmt::format(" {}", word_of(kPrecisionWords, line.precision));
   return text;
 }
 
@@ -111,12 +118,12 @@ std::vector<ProblemLine> read_shapes_file(const std::string& path) {
     if (!words_of(content).empty()) lines.push_back(parse_problem_line(content, fmt::format("{}:{}", path, number)));
   }
   if (file.bad()) fail_invalid("{}: cannot be read", path);
-  if (lines.empty()) fail_invalid("{}: holds no problem, expected lines B N C_z C dtype direction [mask] [bias] [residual]", path);
+  if (lines.empty()) fail_invalid("{}: holds no problem, expected lines B N C_z C dtype direction [mask] [bias] [residual] [precision]", path);
   return lines;
 }
 
 Settings settings_of(const ProblemLine& line) {
-  return {.direction = line.direction, .precision = TRIMUL_PRECISION_DEFAULT, .eps = 1e-5F, .residual = line.residual};
+  return {.direction = line.direction, .precision = line.precision, .eps = 1e-5F, .residual = line.residual};
 }
 
 trimul_problem problem_of(const ProblemLine& line) {
@@ -132,6 +139,7 @@ trimul_problem problem_of(const ProblemLine& line) {
   problem.has_in_bias = is_one_of(BiasKind::kAll, BiasKind::kPIn, BiasKind::kGIn);
   problem.has_out_bias = is_one_of(BiasKind::kAll, BiasKind::kPOut, BiasKind::kGOut);
   problem.residual = line.residual ? 1 : 0;
+  problem.precision = line.precision;
   return problem;
 }
 

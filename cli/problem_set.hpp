@@ -24,9 +24,10 @@ struct ProblemLine {
   MaskKind mask = MaskKind::kNone;
   BiasKind bias = BiasKind::kNoBias;
   bool residual = false;
+  trimul_precision precision = TRIMUL_PRECISION_DEFAULT;
 };
 
-/// "B N C_z C dtype direction [mask] [bias] [residual]", of sizes whose products fit. `where` names the line in failures (kInvalid).
+/// "B N C_z C dtype direction [mask] [bias] [residual] [precision]", of sizes whose products fit. `where` names the line in failures (kInvalid).
 ProblemLine parse_problem_line(std::string_view text, std::string_view where);
 /// The line that parses to `line`, defaults left out.
 std::string format_problem_line(const ProblemLine& line);

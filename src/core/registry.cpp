@@ -6,6 +6,9 @@
 #include "core/error.hpp"
 #include "cpu/implementation.hpp"
 #if defined(TRIMUL_HAVE_CUDA)
+#include "cuda/sm80/implementation.hpp"
+#endif
+#if defined(TRIMUL_HAVE_SM90)
 #include "cuda/sm90/implementation.hpp"
 #endif
 #include "reference/implementation.hpp"
@@ -22,20 +25,22 @@ Implementation absent(std::string_view name) {
           .make_plan = nullptr};
 }
 
-#if defined(TRIMUL_HAVE_CUDA)
-constexpr char kNoSm80[] = "not in this build: the portable GPU implementation does not exist yet";
-#else
+#if !defined(TRIMUL_HAVE_CUDA)
 constexpr char kNoCuda[] = "not in this build: it has no CUDA implementation";
+#elif !defined(TRIMUL_HAVE_SM90)
+constexpr char kNoSm90[] = "not in this build: its kernels were not compiled for sm_90a";
 #endif
 
 }  // namespace
 
 std::span<const Implementation> implementations() {
   static const std::array kImplementations {
-#if defined(TRIMUL_HAVE_CUDA)
-    cuda::sm90::implementation(), absent<kNoSm80>("cuda:sm80"),
-#else
+#if !defined(TRIMUL_HAVE_CUDA)
     absent<kNoCuda>("cuda:sm90"), absent<kNoCuda>("cuda:sm80"),
+#elif !defined(TRIMUL_HAVE_SM90)
+    absent<kNoSm90>("cuda:sm90"), cuda::sm80::implementation(),
+#else
+    cuda::sm90::implementation(), cuda::sm80::implementation(),
 #endif
         cpu::implementation(), reference::implementation(),
   };

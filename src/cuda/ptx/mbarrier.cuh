@@ -6,12 +6,9 @@
 
 #include <cstdint>
 
-namespace trimul::cuda::ptx {
+#include "cuda/ptx/shared_address.cuh"
 
-/// Shared-window address of a shared-memory object, as the instructions below take it.
-__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
+namespace trimul::cuda::ptx {
 
 /// mbarrier.init: `arrivals` per phase.
 __device__ __forceinline__ void mbarrier_init(std::uint64_t* barrier, std::uint32_t arrivals) {

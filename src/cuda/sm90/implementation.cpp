@@ -2,12 +2,12 @@
 #include "cuda/sm90/implementation.hpp"
 
 #include <array>
-#include <atomic>
 #include <limits>
 #include <span>
 
 #include "core/checked.hpp"
 #include "core/error.hpp"
+#include "cuda/host/call_key.hpp"
 #include "cuda/host/guard.hpp"
 #include "cuda/host/mask_params.hpp"
 #include "cuda/host/tensor_map.hpp"
@@ -47,50 +47,6 @@ CUtensorMap encode_out(const void* out, const core::Problem& problem, TileCopy c
 
 bool is_aligned(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % kTmaAlignmentBytes == 0;
-}
-
-template <typename Value>
-std::uint64_t word(Value value) {
-  if constexpr (std::is_pointer_v<Value>)
-    return reinterpret_cast<std::uintptr_t>(value);
-  else
-    return static_cast<std::uint64_t>(value);
-}
-
-/// What decides the parameters of a call's kernels. Empty for a mask of more dimensions than a key has room for.
-ChainKey key_of(std::uint64_t plan, const core::ExecuteArgs& args, const core::Parameters* parameters) {
-  ChainKey key;
-  for (const std::uint64_t entry : {plan, word(args.x), word(args.out), word(args.workspace)}) key.push_back(entry);
-  if (args.mask) {
-    const core::MaskView& mask = *args.mask;
-    if (mask.num_leading > 8) return {};
-    for (const std::uint64_t entry : {word(mask.data), word(mask.dtype), word(mask.stride_i), word(mask.stride_j), word(mask.num_leading)})
-      key.push_back(entry);
-    for (std::size_t d = 0; d < static_cast<std::size_t>(mask.num_leading); ++d) {
-      key.push_back(word(mask.leading_sizes[d]));
-      key.push_back(word(mask.leading_strides[d]));
-    }
-  }
-  if (parameters == nullptr) {
-    key.push_back(word(static_cast<const Sm90PackedWeights&>(*args.weights).at(0)));
-    return key;
-  }
-  // Which parameters are there follows from their places: an absent one leaves a zero.
-  std::uint64_t dtypes = 0;
-  const auto add = [&](const core::TensorView* parameter) {
-    key.push_back(parameter == nullptr ? 0 : word(parameter->data));
-    dtypes = dtypes * 16 + (parameter == nullptr ? 0 : word(parameter->dtype));
-  };
-  const auto add_optional = [&add](const std::optional<core::TensorView>& parameter) { add(parameter ? &*parameter : nullptr); };
-  add(&parameters->p_in_weight);
-  add(&parameters->g_in_weight);
-  add(&parameters->p_out_weight);
-  add(&parameters->g_out_weight);
-  for (const auto* parameter : {&parameters->norm_in_weight, &parameters->norm_in_bias, &parameters->p_in_bias, &parameters->g_in_bias,
-                                &parameters->norm_out_weight, &parameters->norm_out_bias, &parameters->p_out_bias, &parameters->g_out_bias})
-    add_optional(*parameter);
-  key.push_back(dtypes);
-  return key;
 }
 
 class Sm90Plan final : public core::StagedPlanBody {
@@ -160,13 +116,7 @@ class Sm90Plan final : public core::StagedPlanBody {
     TRIMUL_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
   }
 
-  /// A number that no other plan of the process has; an address may come back.
-  static std::uint64_t next_id() {
-    static std::atomic<std::uint64_t> last{0};
-    return ++last;
-  }
-
-  std::uint64_t id_ = next_id();
+  std::uint64_t id_ = next_plan_id();
   core::Problem problem_;
   core::DeviceInfo device_;
   Knobs knobs_;
@@ -184,7 +134,7 @@ void Sm90Plan::run_stages(const core::ExecuteArgs& args, Chain& chain) const {
 void Sm90Plan::execute(const core::ExecuteArgs& args) const {
   const DeviceGuard guard(device_.device.index);
   Chain chain(usable(graphs_, args), args.stream);
-  const ChainKey key = key_of(id_, args, nullptr);
+  const ChainKey key = call_key(id_, args, static_cast<const Sm90PackedWeights&>(*args.weights).at(0));
   if (!chain.holds(key)) run_stages(args, chain);
   chain.submit(key);
 }
@@ -192,7 +142,7 @@ void Sm90Plan::execute(const core::ExecuteArgs& args) const {
 void Sm90Plan::execute_parameters(core::ExecuteArgs args, const core::Parameters& parameters, void* memory) const {
   const DeviceGuard guard(device_.device.index);
   Chain chain(usable(packing_graphs_, args), args.stream);
-  const ChainKey key = key_of(id_, args, &parameters);
+  const ChainKey key = call_key(id_, args, parameters);
   if (!chain.holds(key)) {
     const Sm90PackedWeights packed(parameters, device_.device, memory, chain);
     args.weights = &packed;

@@ -1,68 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/sm90/packed_weights.hpp"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "cuda/common/parameter_source.cuh"
 #include "cuda/ptx/grid.cuh"
 
 namespace trimul::cuda::sm90 {
 namespace {
 
-/// A contiguous parameter of any float dtype; data null: absent.
-struct Source {
-  const void* data = nullptr;
-  core::DType dtype = core::DType::kF32;
-};
-
 struct PackParams {
-  Source norm_in_weight, norm_in_bias, p_in_weight, p_in_bias, g_in_weight, g_in_bias;
-  Source norm_out_weight, norm_out_bias, p_out_weight, p_out_bias, g_out_weight, g_out_bias;
+  ParameterSources from;
   std::byte* packed;
 };
-
-__device__ float as_float(double value) {
-  return static_cast<float>(value);
-}
-__device__ float as_float(float value) {
-  return value;
-}
-__device__ float as_float(__half value) {
-  return __half2float(value);
-}
-__device__ float as_float(__nv_bfloat16 value) {
-  return __bfloat162float(value);
-}
-
-/// kCount consecutive elements, all requested before one is awaited.
-template <int kCount>
-struct Run {
-  float values[kCount];
-
-  template <typename T>
-  __device__ void read(const void* data, int index) {
-    const T* const from = static_cast<const T*>(data) + index;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] = as_float(from[i]);
-  }
-};
-
-template <int kCount>
-__device__ Run<kCount> load(const Source& source, int index, float absent) {
-  Run<kCount> run;
-  if (source.data == nullptr) {
-#pragma unroll
-    for (float& value : run.values) value = absent;
-    return run;
-  }
-  switch (source.dtype) {
-    case core::DType::kF64: run.template read<double>(source.data, index); break;
-    case core::DType::kF16: run.template read<__half>(source.data, index); break;
-    case core::DType::kBf16: run.template read<__nv_bfloat16>(source.data, index); break;
-    default: run.template read<float>(source.data, index);
-  }
-  return run;
-}
 
 /// Rounded to bf16 first, so that halving changes no bit of the mantissa.
 __device__ __nv_bfloat16 halved(float value) {
@@ -91,13 +39,13 @@ static_assert(kPairWidth == kHiddenWidth);  // rows of p_out_weight are as long 
 __device__ void pack_matrix_unit(const PackParams& p, int unit) {
   const int row = unit / kUnitsPerRow;
   const int column = unit % kUnitsPerRow * kUnitElements;
-  const Source* source = &p.p_out_weight;
+  const Source* source = &p.from.p_out_weight;
   int from_row = row - kInRows;
   if (row < kInRows) {
-    source = is_gate_row(row) ? &p.g_in_weight : &p.p_in_weight;
+    source = is_gate_row(row) ? &p.from.g_in_weight : &p.from.p_in_weight;
     from_row = source_row(row);
   } else if (from_row >= kPairWidth) {
-    source = &p.g_out_weight;
+    source = &p.from.g_out_weight;
     from_row -= kPairWidth;
   }
   const Run<kUnitElements> run = load<kUnitElements>(*source, from_row * kPairWidth + column, 0.0F);
@@ -113,13 +61,13 @@ static_assert(PackedLayout::kPOutWeight == PackedLayout::kInWeight + std::size_t
 __device__ void pack_vector_unit(const PackParams& p, int unit) {
   const auto load_one = [](const Source& source, int index, float absent) { return load<1>(source, index, absent).values[0]; };
   if (unit < kInRows) {
-    const float bias = load_one(is_gate_row(unit) ? p.g_in_bias : p.p_in_bias, source_row(unit), 0.0F);
+    const float bias = load_one(is_gate_row(unit) ? p.from.g_in_bias : p.from.p_in_bias, source_row(unit), 0.0F);
     reinterpret_cast<float*>(p.packed + PackedLayout::kInBias)[unit] = 0.5F * bias;
     return;
   }
   unit -= kInRows;
   if (unit < 2 * kPairWidth) {
-    const float bias = load_one(unit < kPairWidth ? p.p_out_bias : p.g_out_bias, unit % kPairWidth, 0.0F);
+    const float bias = load_one(unit < kPairWidth ? p.from.p_out_bias : p.from.g_out_bias, unit % kPairWidth, 0.0F);
     reinterpret_cast<float*>(p.packed + PackedLayout::kOutBias)[unit] = 0.5F * bias;
     return;
   }
@@ -127,7 +75,7 @@ __device__ void pack_vector_unit(const PackParams& p, int unit) {
   const bool is_in = unit < kPairWidth;
   const int k = is_in ? unit : unit - kPairWidth;
   reinterpret_cast<float2*>(p.packed + (is_in ? PackedLayout::kNormIn : PackedLayout::kNormOut))[k] = make_float2(
-      load_one(is_in ? p.norm_in_weight : p.norm_out_weight, k, 1.0F), load_one(is_in ? p.norm_in_bias : p.norm_out_bias, k, 0.0F));
+      load_one(is_in ? p.from.norm_in_weight : p.from.norm_out_weight, k, 1.0F), load_one(is_in ? p.from.norm_in_bias : p.from.norm_out_bias, k, 0.0F));
 }
 
 __global__ void __launch_bounds__(kPackThreads) pack_weights_kernel(const __grid_constant__ PackParams p) {
@@ -142,33 +90,12 @@ __global__ void __launch_bounds__(kPackThreads) pack_weights_kernel(const __grid
     pack_vector_unit(p, unit - kMatrixUnits);
 }
 
-Source source_of(const core::TensorView& view) {
-  return {view.data, view.dtype};
-}
-Source source_of(const std::optional<core::TensorView>& view) {
-  return view ? source_of(*view) : Source{};
-}
-
 }  // namespace
 
 Sm90PackedWeights::Sm90PackedWeights(const core::Parameters& parameters, const core::Device& device, void* memory, Chain& chain) {
   if (memory == nullptr) memory = own_.emplace(device, PackedLayout::kBytes).data();
   data_ = static_cast<std::byte*>(memory);
-  const PackParams params{
-      .norm_in_weight = source_of(parameters.norm_in_weight),
-      .norm_in_bias = source_of(parameters.norm_in_bias),
-      .p_in_weight = source_of(parameters.p_in_weight),
-      .p_in_bias = source_of(parameters.p_in_bias),
-      .g_in_weight = source_of(parameters.g_in_weight),
-      .g_in_bias = source_of(parameters.g_in_bias),
-      .norm_out_weight = source_of(parameters.norm_out_weight),
-      .norm_out_bias = source_of(parameters.norm_out_bias),
-      .p_out_weight = source_of(parameters.p_out_weight),
-      .p_out_bias = source_of(parameters.p_out_bias),
-      .g_out_weight = source_of(parameters.g_out_weight),
-      .g_out_bias = source_of(parameters.g_out_bias),
-      .packed = data_,
-  };
+  const PackParams params{.from = sources_of(parameters), .packed = data_};
   // Without overlap: kernels before it on the stream may still be reading what this memory holds.
   chain.add(pack_weights_kernel, {.blocks = kPackBlocks, .threads = kPackThreads, .smem_bytes = 0, .overlaps = false}, params);
 }

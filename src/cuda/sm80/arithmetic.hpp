@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The five ways to compute the matrix products of the portable implementation, and what follows from each.
+#pragma once
+
+#include <cstdint>
+
+namespace trimul::cuda::sm80 {
+
+enum class Arithmetic : std::int32_t {
+  kBf16,    // mma.sync on bf16 operands
+  kFp16,    // mma.sync on fp16 operands; y is fp32, which its range does not fit into fp16
+  kTf32,    // mma.sync on operands rounded to TF32
+  kTf32x3,  // three products of the TF32 parts of fp32 operands; their sums are added up in fp32 every 8 terms
+  kIeee,    // fp32 multiply-adds
+};
+inline constexpr int kNumArithmetics = 5;
+
+constexpr const char* arithmetic_name(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::kBf16: return "bf16";
+    case Arithmetic::kFp16: return "fp16";
+    case Arithmetic::kTf32: return "tf32";
+    case Arithmetic::kTf32x3: return "tf32x3";
+    case Arithmetic::kIeee: return "ieee";
+  }
+  return "unknown";
+}
+
+/// Bytes of an element of z, a, b, u and the matrices of the weights.
+constexpr int operand_bytes(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kBf16 || arithmetic == Arithmetic::kFp16 ? 2 : 4;
+}
+
+/// Bytes of an element of y.
+constexpr int y_bytes(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kBf16 ? 2 : 4;
+}
+
+// Operands lie in shared memory in slabs: 128 bytes of k for each row.
+inline constexpr int kSlabRowBytes = 128;
+inline constexpr int kChunkBytes = 16;
+inline constexpr int kChunksPerSlabRow = kSlabRowBytes / kChunkBytes;
+
+/// k of a slab: 64 or 32.
+constexpr int slab_elements(Arithmetic arithmetic) {
+  return kSlabRowBytes / operand_bytes(arithmetic);
+}
+
+/// Rows of the input weights in a chunk, of which half are values and half gates.
+inline constexpr int kInChunkRows = 128;
+inline constexpr int kInChunkChannels = kInChunkRows / 2;
+/// Output channels in a chunk of the output projection.
+inline constexpr int kOutChunkRows = 64;
+
+}  // namespace trimul::cuda::sm80

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector_types.h>
+
+#include <cstdint>
+
+#include "cuda/common/mask_params.hpp"
+#include "cuda/host/chain.hpp"
+#include "cuda/sm80/arithmetic.hpp"
+#include "cuda/sm80/heuristics.hpp"
+#include "cuda/sm80/pair_tensor.hpp"
+#include "cuda/sm80/positions.hpp"
+
+namespace trimul::cuda::sm80 {
+
+struct InputProjectionParams {
+  PairTensor x;
+  const std::uint8_t* weights;  // images of kInChunkRows rows, [chunks][slabs]
+  const float2* norm;           // [C_z]: weight, bias; zero behind
+  const float* bias;            // [chunks kInChunkRows], interleaved as the weights; null without biases
+  std::uint8_t* planes;         // [2C][pitch]: a, then b
+  MaskParams mask;
+  Positions positions;
+  std::int64_t num_tiles;
+  std::int32_t channels;  // 2C
+  std::int32_t chunks;
+  std::int32_t slabs;           // of C_z
+  std::int32_t resident_slabs;  // of them in shared memory at a time
+  std::int32_t stages;          // of the weights' ring
+  float eps;
+};
+
+/// Adds the kernel to `chain`. Throws DEVICE_ERROR.
+void launch_input_projection(const InputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config, Chain& chain);
+
+/// Allows the kernels of an arithmetic their shared memory on the current device. Throws DEVICE_ERROR.
+void prepare_input_projection(Arithmetic arithmetic, const ProjectionConfig& config);
+
+}  // namespace trimul::cuda::sm80

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input projection: LayerNorm of x -> value and gate products -> value * sigmoid(gate) * mask -> channel-major planes a and b.
+// docs/kernels/sm80-input-projection.md has the schedule and what was tried.
+//
+// A block has a tile of positions, whose normalised rows stay in shared memory where they fit, and streams the weights past them. Rows of the
+// product are channels, so that a thread's results are consecutive positions of a plane. Warps: 64 rows x 32 positions each.
+#pragma once
+
+#include "cuda/common/mask.cuh"
+#include "cuda/ptx/shared_address.cuh"
+#include "cuda/sm80/input_projection/config.hpp"
+#include "cuda/sm80/operand.cuh"
+#include "cuda/sm80/pair_rows.cuh"
+#include "cuda/sm80/weight_ring.cuh"
+
+namespace trimul::cuda::sm80 {
+
+template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
+struct InputProjection {
+  static constexpr int kThreads = 2 * kPositions;
+  static constexpr int kWarpRows = 64;
+  static constexpr int kMt = kWarpRows / 16;
+  static constexpr int kWarpsAlongRows = kInChunkRows / kWarpRows;
+  static constexpr int kImageBytes = kInChunkRows * kSlabRowBytes;
+  static constexpr int kElementBytes = operand_bytes(kArithmetic);
+  using Rows = NormalisedRows<kArithmetic, kPositions, true>;
+  using Weights = WeightRing<kImageBytes, kThreads>;
+
+  /// In front of the slabs of rows and the ring.
+  struct SharedStorage {
+    RowStatistics statistics[kPositions];
+    float mask[kPositions];
+  };
+  static_assert(sizeof(SharedStorage) == kPositions * kProjectionStorageBytes);
+
+  /// The mask's factor of a position; zero in the padding.
+  static __device__ __forceinline__ float mask_of(const InputProjectionParams& p, const Positions::Pair& pair) {
+    if (!pair.is_valid) return 0.0F;
+    const MaskParams& mask = p.mask;
+    if (mask.data == nullptr) return 1.0F;
+    std::int64_t index;
+    if (mask.is_linear) {
+      index = pair.index(p.positions.tokens);
+    } else {
+      std::int64_t sample = pair.row / p.positions.tokens;
+      index = (pair.row - sample * p.positions.tokens) * mask.stride_i + pair.column * mask.stride_j;
+      for (int d = mask.num_leading - 1; d > 0; --d) {
+        const std::int64_t outer = sample / mask.leading_sizes[d];
+        index += (sample - outer * mask.leading_sizes[d]) * mask.leading_strides[d];
+        sample = outer;
+      }
+      index += sample * mask.leading_strides[0];
+    }
+    return mask_factor(mask.dtype, load_mask_bits(mask, index));
+  }
+
+  /// What a warp's lane knows about its place in the product.
+  struct Place {
+    int lane;
+    int first_row;       // of the chunk
+    int first_position;  // of the tile
+  };
+
+  /// value * sigmoid(gate) * mask of one chunk into the planes. Rows 16 mi + g hold values, rows 16 mi + 8 + g their gates.
+  static __device__ __forceinline__ void store_chunk(const InputProjectionParams& p, const Place& at, const float* mask, std::int64_t tile,
+                                                     int chunk, const float (&acc)[kMt][kWarpTilesN][4]) {
+    const int position = at.first_position + at.lane % 4 * kOctet;
+    float factors[kOctet];
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) factors[i] = mask[position + i];
+#pragma unroll
+    for (int mi = 0; mi < kMt; ++mi) {
+      const int row = chunk * kInChunkRows + at.first_row + 16 * mi + at.lane / 4;
+      const int channel = row / 16 * 8 + row % 8;
+      if (channel >= p.channels) continue;
+      float value_bias = 0.0F;
+      float gate_bias = 0.0F;
+      if (p.bias != nullptr) {
+        value_bias = __ldg(p.bias + row);
+        gate_bias = __ldg(p.bias + row + 8);
+      }
+      float results[kOctet];
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) {
+        const float value = acc[mi][i / 2][i % 2] + value_bias;
+        const float gate = acc[mi][i / 2][2 + i % 2] + gate_bias;
+        const float result = gated<kArithmetic>(value * factors[i], gate);
+        results[i] = factors[i] == 0.0F ? 0.0F : result;  // a selection, whatever x holds
+      }
+      std::uint8_t* const to = p.planes + (channel * p.positions.pitch + tile * kPositions + position) * kElementBytes;
+      if constexpr (kElementBytes == 2) {
+        std::uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          words[i] = kArithmetic == Arithmetic::kBf16 ? pack_pair_bf16(results[2 * i], results[2 * i + 1])
+                                                      : pack_pair_f16(results[2 * i], results[2 * i + 1]);
+        *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+      } else {
+        if constexpr (kArithmetic == Arithmetic::kTf32) {
+#pragma unroll
+          for (float& result : results) result = __uint_as_float(ptx::round_to_tf32(result));
+        }
+        reinterpret_cast<float4*>(to)[0] = make_float4(results[0], results[1], results[2], results[3]);
+        reinterpret_cast<float4*>(to)[1] = make_float4(results[4], results[5], results[6], results[7]);
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void project_tile(const InputProjectionParams& p, SharedStorage& smem, std::uint32_t rows_smem,
+                                                      std::int64_t tile) {
+    const int warp = static_cast<int>(threadIdx.x / 32);
+    const Place at{static_cast<int>(threadIdx.x % 32), warp % kWarpsAlongRows * kWarpRows, warp / kWarpsAlongRows * kWarpColumns};
+    const AOperand<kArithmetic, Storage::kRows> a(at.lane, at.first_row);
+    const BOperand<kArithmetic, Storage::kSpreadRows> b(at.lane, at.first_position);
+    Weights weights(p.weights, p.chunks * p.slabs, rows_smem + static_cast<unsigned>(p.resident_slabs * Rows::kSlabBytes), p.stages);
+    weights.start();
+    const Positions::Start begin = p.positions.start(tile * kPositions);
+    if (threadIdx.x < kPositions) smem.mask[threadIdx.x] = mask_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x)));
+    const Rows rows{p.x, p.positions, nullptr, p.norm, 1.0F / static_cast<float>(p.x.width), p.eps};
+    rows.template prepare<kIsWhole>(begin, smem.statistics, p.slabs, rows_smem);
+#pragma unroll 1
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      float acc[kMt][kWarpTilesN][4];
+      clear(acc);
+#pragma unroll 1
+      for (int slab = 0; slab < p.slabs; ++slab) {
+        int place = slab;
+        if constexpr (!kIsWhole) {
+          place %= p.resident_slabs;
+          if (place == 0) {
+            __syncthreads();  // the slabs before have been read
+            rows.fill(begin, smem.statistics, slab, min(p.resident_slabs, p.slabs - slab), rows_smem);
+          }
+        }
+        const std::uint32_t image = weights.take();
+        multiply_slab(acc, a, image, b, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes));
+      }
+      store_chunk(p, at, smem.mask, tile, chunk, acc);
+    }
+  }
+};
+
+template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
+__global__ void __launch_bounds__(2 * kPositions, kProjectionThreadsPerSm<kArithmetic, kIsWhole> / (2 * kPositions))
+    sm80_input_projection_kernel(const __grid_constant__ InputProjectionParams p) {
+  using Kernel = InputProjection<kArithmetic, kPositions, kIsWhole>;
+  extern __shared__ __align__(1024) std::uint8_t raw[];
+  // Slabs first: their rows start on 128 bytes.
+  auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(
+      raw + p.resident_slabs * Kernel::Rows::kSlabBytes + p.stages * Kernel::kImageBytes);
+  for (std::int64_t tile = blockIdx.x; tile < p.num_tiles; tile += gridDim.x) {
+    Kernel::project_tile(p, smem, ptx::shared_address(raw), tile);
+    __syncthreads();
+  }
+}
+
+}  // namespace trimul::cuda::sm80

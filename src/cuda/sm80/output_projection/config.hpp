@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector_types.h>
+
+#include <cstdint>
+
+#include "cuda/host/chain.hpp"
+#include "cuda/sm80/arithmetic.hpp"
+#include "cuda/sm80/heuristics.hpp"
+#include "cuda/sm80/pair_tensor.hpp"
+#include "cuda/sm80/positions.hpp"
+
+namespace trimul::cuda::sm80 {
+
+struct OutputProjectionParams {
+  PairTensor x;
+  PairTensor out;
+  const std::uint8_t* y;        // [C][pitch]
+  const std::uint8_t* weights;  // images of kOutChunkRows rows, [chunks][slabs of g_out, slabs of p_out]
+  const float2* norm_in;        // [C_z]: weight, bias; zero behind
+  const float2* norm_out;       // [C]
+  const float* p_bias;          // [chunks kOutChunkRows]; null without biases
+  const float* g_bias;
+  std::uint8_t* copies;  // for each block the rows of x of its tile, which it overwrites while it still needs them; null: it does not
+  Positions positions;
+  std::int64_t num_tiles;
+  std::int32_t channels;  // C
+  std::int32_t chunks;
+  std::int32_t x_slabs, y_slabs;                    // of C_z, of C
+  std::int32_t resident_x_slabs, resident_y_slabs;  // of them in shared memory at a time
+  std::int32_t stages;                              // of the weights' ring
+  bool has_residual;
+  float eps;
+};
+
+/// Adds the kernel to `chain`. `most_blocks`: of the grid, where params.copies has room for no more. Throws DEVICE_ERROR.
+void launch_output_projection(const OutputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config,
+                              std::int64_t most_blocks, Chain& chain);
+
+/// Allows the kernels of an arithmetic their shared memory on the current device. Throws DEVICE_ERROR.
+void prepare_output_projection(Arithmetic arithmetic, const ProjectionConfig& config);
+
+}  // namespace trimul::cuda::sm80

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Positions of y, whose channels lie a plane apart: their LayerNorm over the channels, and the normalised rows as an operand in shared memory.
+//
+// Two threads share a position and take every other octet of channels, so that a warp reads consecutive positions of a plane. Statistics as in
+// pair_rows.cuh.
+#pragma once
+
+#include "cuda/sm80/pair_rows.cuh"
+
+namespace trimul::cuda::sm80 {
+
+template <Arithmetic kArithmetic, int kPositions>
+struct NormalisedColumns {
+  static constexpr int kThreads = 2 * kPositions;
+  static constexpr int kSlabBytes = kPositions * kSlabRowBytes;
+  static constexpr int kShortOctets = 8;  // of a thread that holds its channels in registers between the passes
+
+  using Sums = float[3][2][kPositions];
+
+  const std::uint8_t* y;  // channel 0 of the tile's first position
+  std::int64_t pitch_bytes;
+  int channels;
+  bool is_valid;  // this thread's position is a pair
+  const float2* norm;
+  float inverse_width;
+  float eps;
+  Sums* sums;  // in shared memory
+
+  static __device__ __forceinline__ int position() { return static_cast<int>(threadIdx.x) % kPositions; }
+  static __device__ __forceinline__ int half() { return static_cast<int>(threadIdx.x) / kPositions; }
+
+  /// Eight channels of a position, bf16 ones two to a register.
+  struct Octet {
+    static constexpr bool kIsBf16 = y_bytes(kArithmetic) == 2;
+    using Words = std::uint32_t[kIsBf16 ? kOctet / 2 : kOctet];
+    static __device__ __forceinline__ void widen(const Words& words, float (&v)[kOctet]) {
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) {
+        if constexpr (kIsBf16)
+          v[i] = __uint_as_float(i % 2 == 0 ? words[i / 2] << 16 : words[i / 2] & 0xffff0000U);
+        else
+          v[i] = __uint_as_float(words[i]);
+      }
+    }
+  };
+
+  /// Channels first .. first + 7 of the thread's position; zero where there are none.
+  __device__ __forceinline__ void read(int first, typename Octet::Words& words) const {
+    const std::uint8_t* from = y + first * pitch_bytes + position() * y_bytes(kArithmetic);
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i, from += pitch_bytes) {
+      const bool exists = is_valid && first + i < channels;
+      if constexpr (Octet::kIsBf16) {
+        const std::uint32_t bits = exists ? *reinterpret_cast<const std::uint16_t*>(from) : 0U;
+        words[i / 2] = i % 2 == 0 ? bits : words[i / 2] | bits << 16;
+      } else {
+        words[i] = exists ? *reinterpret_cast<const std::uint32_t*>(from) : 0U;
+      }
+    }
+  }
+  __device__ __forceinline__ void load(int first, float (&v)[kOctet]) const {
+    typename Octet::Words words;
+    read(first, words);
+    Octet::widen(words, v);
+  }
+
+  /// Sum over both threads of a position. Whole block; `slot` 0, 1 and 2 in turn.
+  [[nodiscard]] __device__ __forceinline__ float both(int slot, float value) const {
+    (*sums)[slot][half()][position()] = value;
+    __syncthreads();
+    return (*sums)[slot][0][position()] + (*sums)[slot][1][position()];
+  }
+
+  /// As row_statistics, of the whole block's positions at once.
+  template <typename Octets>
+  [[nodiscard]] __device__ __forceinline__ RowStatistics statistics(const Octets& octets) const {
+    constexpr float kHugeMean = 0x1p40F;
+    constexpr float kFinite = 0x1p127F;
+    constexpr float kLeastEps = 1e-30F;
+    RowStatistics s{0.0F, 0.0F, 0.0F, 1.0F};
+    float row_eps = eps;
+#pragma unroll 1
+    for (int attempt = 0;; ++attempt) {
+      float sum = 0.0F;
+      octets([&](const float (&v)[kOctet], int count) {
+#pragma unroll
+        for (int i = 0; i < kOctet; ++i)
+          if (i < count) sum = fmaf(v[i] * s.factor, inverse_width, sum);
+      });
+      s.mean = both(0, sum);
+      float rest = 0.0F;
+      octets([&](const float (&v)[kOctet], int count) {
+#pragma unroll
+        for (int i = 0; i < kOctet; ++i)
+          if (i < count) rest += fmaf(v[i], s.factor, -s.mean);
+      });
+      s.rest = both(1, rest) * inverse_width;
+      float squares = 0.0F;
+      octets([&](const float (&v)[kOctet], int count) {
+#pragma unroll
+        for (int i = 0; i < kOctet; ++i)
+          if (i < count) {
+            const float deviation = fmaf(v[i], s.factor, -s.mean) - s.rest;
+            squares = fmaf(deviation, deviation, squares);
+          }
+      });
+      squares = both(2, squares);
+      const bool is_safe = squares < kFinite && fabsf(s.mean) < kHugeMean;
+      if (attempt > 0 || __syncthreads_and(is_safe)) {
+        s.scale = rsqrtf(squares * inverse_width + row_eps);
+        return s;
+      }
+      if (!is_safe) {
+        s.factor = 0x1p-70F;
+        row_eps = fmaxf(eps * s.factor * s.factor, kLeastEps);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(const RowStatistics& s, int octet, std::uint32_t rows_smem, int octet_in_slabs, float (&v)[kOctet]) const {
+    normalise(s, norm, octet * kOctet, v);
+    store_operand<kArithmetic>(
+        rows_smem + static_cast<unsigned>(octet_in_slabs / kOctetsPerSlab<kArithmetic> * kSlabBytes + position() * kSlabRowBytes),
+        octet_in_slabs % kOctetsPerSlab<kArithmetic>, position() & 7, v);
+  }
+
+  /// Slabs first_slab .. first_slab + num_slabs - 1, which follow from the statistics.
+  __device__ __forceinline__ void fill(const RowStatistics& s, int first_slab, int num_slabs, std::uint32_t rows_smem) const {
+#pragma unroll 1
+    for (int octet = half(); octet < num_slabs * kOctetsPerSlab<kArithmetic>; octet += 2) {
+      const int channel_octet = first_slab * kOctetsPerSlab<kArithmetic> + octet;
+      float v[kOctet];
+      load(channel_octet * kOctet, v);
+      store(s, channel_octet, rows_smem, octet, v);
+    }
+  }
+
+  /// Statistics and, where all `slabs` fit, the slabs; these are visible after a barrier.
+  template <bool kIsWhole>
+  [[nodiscard]] __device__ __forceinline__ RowStatistics prepare(int slabs, int resident_slabs, std::uint32_t rows_smem) const {
+    if (kIsWhole && channels <= 2 * kShortOctets * kOctet) {
+      typename Octet::Words words[kShortOctets];
+#pragma unroll
+      for (int j = 0; j < kShortOctets; ++j) read((half() + 2 * j) * kOctet, words[j]);
+      const RowStatistics s = statistics([&](auto&& visit) {
+#pragma unroll
+        for (int j = 0; j < kShortOctets; ++j) {
+          float v[kOctet];
+          Octet::widen(words[j], v);
+          visit(v, channels - (half() + 2 * j) * kOctet);
+        }
+      });
+#pragma unroll
+      for (int j = 0; j < kShortOctets; ++j) {
+        const int octet = half() + 2 * j;
+        if (octet >= slabs * kOctetsPerSlab<kArithmetic>) continue;
+        float v[kOctet];
+        Octet::widen(words[j], v);
+        store(s, octet, rows_smem, octet, v);
+      }
+      return s;
+    }
+    const RowStatistics s = statistics([&](auto&& visit) {
+#pragma unroll 1
+      for (int channel = half() * kOctet; channel < channels; channel += 2 * kOctet) {
+        float v[kOctet];
+        load(channel, v);
+        visit(v, channels - channel);
+      }
+    });
+    if (resident_slabs == slabs) fill(s, 0, slabs, rows_smem);
+    return s;
+  }
+};
+
+}  // namespace trimul::cuda::sm80

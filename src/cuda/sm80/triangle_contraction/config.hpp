@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/host/chain.hpp"
+#include "cuda/sm80/arithmetic.hpp"
+#include "cuda/sm80/heuristics.hpp"
+
+namespace trimul::cuda::sm80 {
+
+struct TriangleContractionParams {
+  const std::uint8_t* a;  // [C][pitch], rows of n_pad
+  const std::uint8_t* b;
+  std::uint8_t* y;
+  std::int64_t pitch;   // elements between channels
+  std::int64_t sample;  // elements between samples: N n_pad
+  std::int64_t tokens;  // N
+  std::int64_t n_pad;
+  std::int64_t batch;
+  std::int64_t tiles;        // of a side
+  std::int64_t total_tiles;  // of all planes
+  std::int32_t stages;       // 2 or 3
+};
+
+/// Adds the kernel to `chain`. Throws DEVICE_ERROR.
+void launch_triangle_contraction(const TriangleContractionParams& params, Arithmetic arithmetic, bool incoming, const ContractionConfig& config,
+                                 Chain& chain);
+
+/// Allows the kernels of an arithmetic their shared memory on the current device. Throws DEVICE_ERROR.
+void prepare_triangle_contraction(Arithmetic arithmetic, bool incoming, const ContractionConfig& config);
+
+}  // namespace trimul::cuda::sm80

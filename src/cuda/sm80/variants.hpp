@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// From run-time choices to compiled kernels.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "core/error.hpp"
+#include "cuda/sm80/arithmetic.hpp"
+
+namespace trimul::cuda::sm80 {
+
+/// Calls visit.operator()<kArithmetic, kSize>(): `size` is one of kSizes.
+template <int... kSizes, typename Visit>
+void with_size(Arithmetic arithmetic, int size, Visit&& visit) {
+  const auto with_arithmetic = [&]<int kSize>() {
+    switch (arithmetic) {
+      case Arithmetic::kBf16: return visit.template operator()<Arithmetic::kBf16, kSize>();
+      case Arithmetic::kFp16: return visit.template operator()<Arithmetic::kFp16, kSize>();
+      case Arithmetic::kTf32: return visit.template operator()<Arithmetic::kTf32, kSize>();
+      case Arithmetic::kTf32x3: return visit.template operator()<Arithmetic::kTf32x3, kSize>();
+      case Arithmetic::kIeee: return visit.template operator()<Arithmetic::kIeee, kSize>();
+    }
+  };
+  const bool found = ((size == kSizes ? (with_arithmetic.template operator()<kSizes>(), true) : false) || ...);
+  if (!found) throw core::Error(core::StatusCode::kInternal, core::text("no kernel was compiled for tiles of ", size));
+}
+
+/// The same for the projections: visit.operator()<kArithmetic, kPositions, kIsWhole>(). `is_whole`: all slabs of a tile's rows lie in shared memory
+/// at once.
+template <typename Visit>
+void with_projection(Arithmetic arithmetic, int positions, bool is_whole, Visit&& visit) {
+  if (is_whole)
+    with_size<128, 64, 32>(arithmetic, positions, [&]<Arithmetic kArithmetic, int kPositions>() { visit.template operator()<kArithmetic, kPositions, true>(); });
+  else
+    with_size<32>(arithmetic, positions, [&]<Arithmetic kArithmetic, int kPositions>() { visit.template operator()<kArithmetic, kPositions, false>(); });
+}
+
+/// Blocks of a grid that strides over `tiles`.
+inline int grid_blocks(std::int64_t tiles) {
+  return static_cast<int>(std::min<std::int64_t>(tiles, std::numeric_limits<std::int32_t>::max()));
+}
+
+}  // namespace trimul::cuda::sm80
