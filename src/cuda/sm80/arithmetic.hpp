@@ -46,6 +46,12 @@ constexpr int slab_elements(Arithmetic arithmetic) {
   return kSlabRowBytes / operand_bytes(arithmetic);
 }
 
+// Blocks of the kernels that work on one tile together: four warps.
+inline constexpr int kBlockThreads = 128;
+inline constexpr int kBlockWarps = kBlockThreads / 32;
+/// Blocks of the projections that keep all weights, whose warps work by themselves: one a multiprocessor.
+inline constexpr int kResidentThreads = 384;
+
 /// Rows of the input weights in a chunk, of which half are values and half gates.
 inline constexpr int kInChunkRows = 128;
 inline constexpr int kInChunkChannels = kInChunkRows / 2;

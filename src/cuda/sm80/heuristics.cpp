@@ -14,6 +14,7 @@ using core::round_up;
 namespace {
 
 constexpr std::int64_t kMostPositions = 128;
+constexpr std::int64_t kNormPairBytes = 8;
 
 /// Largest tile first: it reads the weights least often.
 constexpr int kTilePositionChoices[] = {128, 64, 32};
@@ -34,6 +35,29 @@ Arithmetic arithmetic_of(const core::Problem& problem) {
   return problem.precision == Precision::kTf32 ? Arithmetic::kTf32 : Arithmetic::kTf32x3;
 }
 
+namespace {
+
+/// The result's arithmetic is that of x, whose elements are operands as they stand.
+bool is_native_16_bit(const core::Problem& problem) {
+  const Arithmetic arithmetic = arithmetic_of(problem);
+  return (arithmetic == Arithmetic::kBf16 && problem.x_dtype == core::DType::kBf16) ||
+         (arithmetic == Arithmetic::kFp16 && problem.x_dtype == core::DType::kF16);
+}
+
+bool is_resident_width(std::int64_t width) {
+  return width == 64 || width == 128;
+}
+
+}  // namespace
+
+bool is_input_resident(const core::Problem& problem) {
+  return is_native_16_bit(problem) && is_resident_width(problem.c_z);
+}
+
+bool is_output_resident(const core::Problem& problem) {
+  return is_input_resident(problem) && is_resident_width(problem.c_hidden);
+}
+
 std::int64_t slabs_of(std::int64_t width, Arithmetic arithmetic) {
   return ceil_div(width, slab_elements(arithmetic));
 }
@@ -48,11 +72,11 @@ std::int64_t plane_pitch(std::int64_t batch, std::int64_t tokens) {
 
 namespace {
 
-/// `wanted`: 0 or the tile that a knob names. Two blocks to a multiprocessor hide each other's phases: the largest tile of which two fit and that
+/// Two blocks to a multiprocessor hide each other's phases: the largest tile of which two fit and that
 /// fills the device; else of which one fits; else the smallest tile, whose rows are normalised part by part, again for every chunk of weights.
-ProjectionConfig choose(const core::Problem& problem, const core::DeviceInfo& device, int wanted, std::int64_t x_slabs, std::int64_t y_slabs,
-                        std::int64_t storage_bytes, std::int64_t stage_bytes) {
-  const std::int64_t most = device.smem_per_block_bytes;
+ProjectionConfig choose(const core::Problem& problem, const core::DeviceInfo& device, int grain, std::int64_t x_slabs, std::int64_t y_slabs,
+                        std::int64_t storage_bytes, std::int64_t stage_bytes, int most) {
+  const std::int64_t room_bytes = device.smem_per_block_bytes;
   const auto bytes_of = [&](std::int64_t positions, std::int64_t stages, std::int64_t slabs) {
     return positions * (slabs * kSlabRowBytes + storage_bytes) + stages * stage_bytes;
   };
@@ -67,13 +91,14 @@ ProjectionConfig choose(const core::Problem& problem, const core::DeviceInfo& de
   const std::int64_t slabs = x_slabs + y_slabs;
   for (const std::int64_t blocks : {2, 1})
     for (const int positions : kTilePositionChoices) {
-      if (wanted != 0 ? positions != wanted : positions > 32 && !fills(problem, device, positions)) continue;
+      if (positions > most || (grain >= 0 ? positions != positions_of_grain(grain) : positions > 32 && !fills(problem, device, positions)))
+        continue;
       for (const std::int64_t stages : {3, 2})
-        if (bytes_of(positions, stages, slabs) <= most / blocks - 1024 * (blocks - 1)) return config_of(positions, stages, x_slabs, y_slabs);
+        if (bytes_of(positions, stages, slabs) <= room_bytes / blocks - 1024 * (blocks - 1)) return config_of(positions, stages, x_slabs, y_slabs);
     }
   // Not all at once, then: the rows of y first, since those of x can be needed whole (output_projection/kernel.cuh).
   constexpr std::int64_t kPositions = 32;
-  const std::int64_t room = (most - bytes_of(kPositions, 2, 0)) / (kPositions * kSlabRowBytes);
+  const std::int64_t room = (room_bytes - bytes_of(kPositions, 2, 0)) / (kPositions * kSlabRowBytes);
   const std::int64_t y = y_slabs == 0 ? 0 : std::max<std::int64_t>(1, std::min(y_slabs, room / 2));
   const std::int64_t x = std::min(x_slabs, room - y);
   return config_of(kPositions, 2, x, std::min(y_slabs, room - x));
@@ -81,24 +106,48 @@ ProjectionConfig choose(const core::Problem& problem, const core::DeviceInfo& de
 
 }  // namespace
 
-ProjectionConfig input_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int positions) {
+ProjectionConfig input_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int grain) {
   const Arithmetic arithmetic = arithmetic_of(problem);
-  return choose(problem, device, positions, slabs_of(problem.c_z, arithmetic), 0, kProjectionStorageBytes, kInChunkRows * kSlabRowBytes);
+  const std::int64_t x_slabs = slabs_of(problem.c_z, arithmetic);
+  if (!is_input_resident(problem))
+    return choose(problem, device, grain, x_slabs, 0, kInputStorageBytes, kInChunkRows * kSlabRowBytes, most_positions(arithmetic));
+  const std::int64_t chunks = ceil_div(2 * problem.c_hidden, kInChunkChannels);
+  const auto bytes_of = [&](std::int64_t parts) {
+    return ceil_div(chunks, parts) * x_slabs * kInChunkRows * kSlabRowBytes + problem.c_z * kNormPairBytes;
+  };
+  // More parts while there are warps without a tile; each repeats the tile's LayerNorm.
+  const std::int64_t tiles = plane_pitch(problem.batch, problem.tokens) / kResidentInputPositions;
+  const std::int64_t warps = std::int64_t{device.num_sms} * kResidentThreads / 32;
+  std::int64_t parts = grain >= 0 ? std::int64_t{1} << (kMostGrain - grain) : 4 * tiles <= warps ? 4 : 2 * tiles <= warps ? 2 : 1;
+  parts = std::min(parts, chunks);
+  while (bytes_of(parts) > device.smem_per_block_bytes) ++parts;
+  return {.is_resident = true, .parts = static_cast<int>(parts), .positions = kResidentInputPositions, .smem_bytes = static_cast<std::size_t>(bytes_of(parts))};
 }
 
-ProjectionConfig output_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int positions) {
+ProjectionConfig output_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int grain) {
   const Arithmetic arithmetic = arithmetic_of(problem);
-  return choose(problem, device, positions, slabs_of(problem.c_z, arithmetic), slabs_of(problem.c_hidden, arithmetic), kOutputStorageBytes,
-                kOutChunkRows * kSlabRowBytes);
+  const std::int64_t x_slabs = slabs_of(problem.c_z, arithmetic);
+  const std::int64_t y_slabs = slabs_of(problem.c_hidden, arithmetic);
+  if (!is_output_resident(problem))
+    return choose(problem, device, grain, x_slabs, y_slabs, kOutputStorageBytes, kOutChunkRows * kSlabRowBytes, most_positions(arithmetic));
+  const std::int64_t weight_bytes = problem.c_z * (x_slabs + y_slabs) * kSlabRowBytes;
+  const std::int64_t bytes = weight_bytes + core::round_up((problem.c_z + problem.c_hidden) * kNormPairBytes, kResidentAlignmentBytes);
+  return {.is_resident = true, .positions = kResidentOutputPositions, .smem_bytes = static_cast<std::size_t>(bytes)};
+}
+
+int grain_of(const ProjectionConfig& config) {
+  const int value = config.is_resident ? 4 / config.parts : config.positions / 32;
+  return value >= 4 ? 2 : value >= 2 ? 1 : 0;
 }
 
 ContractionConfig contraction_config(const core::Problem& problem, const core::DeviceInfo& device, int tile) {
+  const Arithmetic arithmetic = arithmetic_of(problem);
   const std::int64_t planes = problem.batch * problem.c_hidden;
-  const auto tiles = [&](std::int64_t side) { return planes * ceil_div(problem.tokens, side) * ceil_div(problem.tokens, side); };
+  const auto tiles = [&](int rows) { return planes * ceil_div(problem.tokens, rows) * ceil_div(problem.tokens, tile_columns(arithmetic, rows)); };
   // Small tiles where large ones would leave multiprocessors idle or be mostly padding.
   if (tile == 0) tile = problem.tokens <= 64 || tiles(128) < device.num_sms ? 64 : 128;
   ContractionConfig config{.tile = tile};
-  const auto bytes_of = [tile](int stages) { return std::int64_t{stages} * 2 * tile * kSlabRowBytes; };
+  const auto bytes_of = [&](std::int64_t stages) { return stages * (tile + tile_columns(arithmetic, tile)) * kSlabRowBytes; };
   config.stages = bytes_of(3) * 2 + 2048 <= device.smem_per_block_bytes ? 3 : bytes_of(2) * 2 + 2048 <= device.smem_per_block_bytes ? 2 : 3;
   config.smem_bytes = static_cast<std::size_t>(bytes_of(config.stages));
   return config;

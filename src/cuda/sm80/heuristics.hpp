@@ -14,8 +14,10 @@ namespace trimul::cuda::sm80 {
 /// How a problem's products are computed. Only for what can_run accepts.
 Arithmetic arithmetic_of(const core::Problem& problem);
 
-/// Tile and shared memory of a projection. No field changes a result.
+/// Tile and shared memory of a projection. `is_resident` follows from problem and device alone; of the others none changes a result.
 struct ProjectionConfig {
+  bool is_resident = false;    // all weights of a block stay in shared memory (resident_kernel.cuh); the next five do not count then
+  int parts = 1;               // blocks that share the channels of a tile of the resident input projection
   int positions = 128;         // of a tile: 128, 64 or 32
   int stages = 3;              // of the weights' ring
   int x_slabs = 0;             // of the normalised rows of x that lie in shared memory at a time
@@ -25,30 +27,51 @@ struct ProjectionConfig {
   friend bool operator==(const ProjectionConfig&, const ProjectionConfig&) = default;
 };
 
-/// Tiles of the contraction: squares of this many rows and columns, one or two blocks a multiprocessor.
+/// Positions of the largest tile of the projections: three products hold two numbers for each of fp32's, and more accumulators would not
+/// leave enough registers.
+constexpr int most_positions(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kTf32x3 ? 64 : 128;
+}
+
+/// Columns of a tile of the contraction that has `rows`: a square, but for three products, whose parts take the registers of half of them.
+constexpr int tile_columns(Arithmetic arithmetic, int rows) {
+  return arithmetic == Arithmetic::kTf32x3 ? 64 : rows;
+}
+
 struct ContractionConfig {
-  int tile = 128;  // 128 or 64
+  int tile = 128;  // rows of a tile: 128 or 64
   int stages = 3;
   std::size_t smem_bytes = 0;
   friend bool operator==(const ContractionConfig&, const ContractionConfig&) = default;
 };
 
-/// Bytes of a block for each position, beside slabs and rings: statistics and mask, or the statistics of x and of y and room for sums.
-inline constexpr int kProjectionStorageBytes = 20;
-inline constexpr int kOutputStorageBytes = 40;
+// Positions that a warp of the resident kernels has at a time.
+inline constexpr int kResidentInputPositions = 32;
+inline constexpr int kResidentOutputPositions = 16;
+inline constexpr int kResidentAlignmentBytes = 1024;  // of the weights behind the norms
 
-/// Threads that a multiprocessor is to hold of a kernel, which bounds a thread's registers at 128 or 255.
-template <Arithmetic kArithmetic, bool kIsWhole = true>
-inline constexpr int kProjectionThreadsPerSm =
-    kArithmetic == Arithmetic::kTf32x3 || kArithmetic == Arithmetic::kIeee || !kIsWhole ? 256 : 512;
+/// Bytes of a block for each position, beside slabs and rings: statistics and mask, or statistics and room for sums.
+inline constexpr int kInputStorageBytes = 20;
+inline constexpr int kOutputStorageBytes = 64;
 
 std::int64_t slabs_of(std::int64_t width, Arithmetic arithmetic);
 
-/// `positions`: of a tile, 0 for the choice by size.
-ProjectionConfig input_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int positions);
-ProjectionConfig output_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int positions);
+// Division of a projection's work, from fine to coarse: tiles of 32, 64 or 128 positions; of the resident input projection 4, 2 or 1 parts.
+inline constexpr int kMostGrain = 2;
+constexpr int positions_of_grain(int grain) {
+  return 32 << grain;
+}
+/// `grain`: 0 to kMostGrain, or -1 for the choice by size.
+ProjectionConfig input_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int grain);
+ProjectionConfig output_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int grain);
+/// The grain that a configuration has.
+int grain_of(const ProjectionConfig& config);
 /// `tile`: 128 or 64, 0 for the choice by size.
 ContractionConfig contraction_config(const core::Problem& problem, const core::DeviceInfo& device, int tile);
+
+/// Can the weights of a projection stay in shared memory, and its rows in registers?
+bool is_input_resident(const core::Problem& problem);
+bool is_output_resident(const core::Problem& problem);
 
 /// Positions of a plane row, N and padding, and elements between planes.
 std::int64_t plane_row(std::int64_t tokens);

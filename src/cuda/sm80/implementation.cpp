@@ -21,7 +21,6 @@ namespace trimul::cuda::sm80 {
 namespace {
 
 constexpr std::int64_t kVectorBytes = 16;
-constexpr std::array kPositionsOfKnob{32, 64, 128};
 constexpr std::array kTileOfKnob{64, 128};
 
 bool is_aligned(const void* data) {
@@ -49,8 +48,9 @@ class Sm80Plan final : public core::StagedPlanBody {
         device_(device),
         arithmetic_(arithmetic_of(problem)),
         configs_(configs),
-        layout_(arithmetic_, problem.c_z, problem.c_hidden),
-        weights_layout_(core::text("sm80 ", arithmetic_name(arithmetic_), " ", problem.c_z, "x", problem.c_hidden)) {
+        layout_(arithmetic_, problem.c_z, problem.c_hidden, configs.input.is_resident, configs.output.is_resident),
+        weights_layout_(core::text("sm80 ", arithmetic_name(arithmetic_), " ", problem.c_z, "x", problem.c_hidden,
+                                   configs.input.is_resident ? " resident" : "")) {
     positions_.rows = problem.batch * problem.tokens;
     positions_.tokens = problem.tokens;
     positions_.n_pad = plane_row(problem.tokens);
@@ -62,16 +62,17 @@ class Sm80Plan final : public core::StagedPlanBody {
     };
     plane_bytes_ = bytes_of(operand_bytes(arithmetic_));
     y_bytes_ = bytes_of(y_bytes(arithmetic_));
-    if (problem.residual && configs.output.x_slabs < layout_.x_slabs) {
+    if (problem.residual && !configs.output.is_whole) {
       most_copies_ = std::int64_t{2} * device.num_sms;
       copies_bytes_ = static_cast<std::size_t>(most_copies_ * configs.output.positions * problem.c_z *
                                                static_cast<std::int64_t>(core::dtype_bytes(problem.x_dtype)));
     }
     if (device.is_hypothetical) return;
     const DeviceGuard guard(device.device.index);
-    prepare_input_projection(arithmetic_, configs_.input);
-    prepare_triangle_contraction(arithmetic_, is_incoming(), configs_.contraction);
-    prepare_output_projection(arithmetic_, configs_.output);
+    const auto smem_bytes = static_cast<std::size_t>(device.smem_per_block_bytes);
+    prepare_input_projection(arithmetic_, problem.c_z, problem.has_in_bias, configs_.input, smem_bytes);
+    prepare_triangle_contraction(arithmetic_, is_incoming(), configs_.contraction, smem_bytes);
+    prepare_output_projection(arithmetic_, problem.c_z, problem.c_hidden, problem.has_out_bias, configs_.output, smem_bytes);
     constexpr std::array kChain{false, false, false, false};
     graphs_ = ChainGraphs::of_current_device(std::span(kChain).subspan(1));
     packing_graphs_ = ChainGraphs::of_current_device(kChain);
@@ -80,13 +81,12 @@ class Sm80Plan final : public core::StagedPlanBody {
   [[nodiscard]] std::size_t workspace_bytes() const override { return 2 * plane_bytes_ + y_bytes_ + copies_bytes_; }
 
   [[nodiscard]] std::string explain() const override {
-    const bool is_wide = configs_.input.x_slabs < layout_.x_slabs || configs_.output.x_slabs < layout_.x_slabs ||
-                         configs_.output.y_slabs < layout_.y_slabs;
+    const bool is_whole = configs_.input.is_whole && configs_.output.is_whole;
     return core::text("arithmetic: ", describe_arithmetic(), "\nrounding: ", describe_rounding(), "\nn_pad: ", positions_.n_pad,
-                      "\nk1_tile: ", knob_of(kPositionsOfKnob, configs_.input.positions), " (", configs_.input.positions,
-                      " positions)\nk2_tile: ", knob_of(kTileOfKnob, configs_.contraction.tile), " (", configs_.contraction.tile, "x",
-                      configs_.contraction.tile, ")\nk3_tile: ", knob_of(kPositionsOfKnob, configs_.output.positions), " (",
-                      configs_.output.positions, " positions)\n", is_wide ? "rows: normalised part by part, too wide for shared memory\n" : "",
+                      "\nk1_tile: ", grain_of(configs_.input), " (", describe_projection(configs_.input), ")\nk2_tile: ",
+                      knob_of(kTileOfKnob, configs_.contraction.tile), " (", configs_.contraction.tile, "x",
+                      tile_columns(arithmetic_, configs_.contraction.tile), ")\nk3_tile: ", grain_of(configs_.output), " (",
+                      describe_projection(configs_.output), ")\n", is_whole ? "" : "rows: normalised part by part, too wide for shared memory\n",
                       "alignment: rows of x and out on 16 bytes, else element by element\n");
   }
 
@@ -98,7 +98,7 @@ class Sm80Plan final : public core::StagedPlanBody {
                                                                   void* stream) const override {
     const DeviceGuard guard(device_.device.index);
     Chain chain(stream);
-    return std::make_unique<Sm80PackedWeights>(parameters, arithmetic_, problem_.c_z, problem_.c_hidden, device_.device, memory, chain);
+    return std::make_unique<Sm80PackedWeights>(parameters, arithmetic_, problem_.c_z, problem_.c_hidden, layout_, device_.device, memory, chain);
   }
 
   void execute(const core::ExecuteArgs& args) const override;
@@ -107,6 +107,10 @@ class Sm80Plan final : public core::StagedPlanBody {
 
  private:
   [[nodiscard]] bool is_incoming() const { return problem_.direction == core::Direction::kIncoming; }
+  static std::string describe_projection(const ProjectionConfig& config) {
+    if (!config.is_resident) return core::text(config.positions, " positions");
+    return core::text(config.positions, " positions a warp, weights in shared memory", config.parts == 1 ? "" : core::text(" in ", config.parts, " parts"));
+  }
   [[nodiscard]] const char* describe_arithmetic() const {
     switch (arithmetic_) {
       case Arithmetic::kBf16: return "bf16 operands, fp32 sums";
@@ -178,7 +182,7 @@ void Sm80Plan::execute_parameters(core::ExecuteArgs args, const core::Parameters
   Chain chain(packing_graphs_, args.stream);
   const ChainKey key = call_key(id_, args, parameters);
   if (!chain.holds(key)) {
-    const Sm80PackedWeights packed(parameters, arithmetic_, problem_.c_z, problem_.c_hidden, device_.device, memory, chain);
+    const Sm80PackedWeights packed(parameters, arithmetic_, problem_.c_z, problem_.c_hidden, layout_, device_.device, memory, chain);
     args.weights = &packed;
     run_stages(args, chain);
   }
@@ -218,8 +222,9 @@ void Sm80Plan::project_input(std::uint8_t* planes, const core::ExecuteArgs& args
   params.slabs = static_cast<std::int32_t>(layout_.x_slabs);
   params.resident_slabs = configs_.input.x_slabs;
   params.stages = configs_.input.stages;
+  params.parts = configs_.input.parts;
   params.eps = problem_.eps;
-  launch_input_projection(params, arithmetic_, configs_.input, chain);
+  launch_input_projection(params, arithmetic_, configs_.input, device_.num_sms, chain);
 }
 
 void Sm80Plan::contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* y, Chain& chain) const {
@@ -232,8 +237,9 @@ void Sm80Plan::contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8
   params.tokens = problem_.tokens;
   params.n_pad = positions_.n_pad;
   params.batch = problem_.batch;
-  params.tiles = core::ceil_div(problem_.tokens, configs_.contraction.tile);
-  params.total_tiles = problem_.batch * problem_.c_hidden * params.tiles * params.tiles;
+  params.tiles_m = core::ceil_div(problem_.tokens, configs_.contraction.tile);
+  params.tiles_n = core::ceil_div(problem_.tokens, tile_columns(arithmetic_, configs_.contraction.tile));
+  params.total_tiles = problem_.batch * problem_.c_hidden * params.tiles_m * params.tiles_n;
   params.stages = configs_.contraction.stages;
   launch_triangle_contraction(params, arithmetic_, is_incoming(), configs_.contraction, chain);
 }
@@ -263,7 +269,7 @@ void Sm80Plan::project_output(const std::uint8_t* y, const core::ExecuteArgs& ar
   params.stages = configs_.output.stages;
   params.has_residual = problem_.residual;
   params.eps = problem_.eps;
-  launch_output_projection(params, arithmetic_, configs_.output, overwrites_rows ? most_copies_ : params.num_tiles, chain);
+  launch_output_projection(params, arithmetic_, configs_.output, overwrites_rows ? most_copies_ : params.num_tiles, device_.num_sms, chain);
 }
 
 std::optional<core::Rejection> can_run(const core::Problem& problem, const core::DeviceInfo& device) {
@@ -287,30 +293,29 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
 }
 
 constexpr core::KnobRange kKnobRanges[] = {
-    {"k1_tile", 0, kPositionsOfKnob.size() - 1}, {"k2_tile", 0, kTileOfKnob.size() - 1}, {"k3_tile", 0, kPositionsOfKnob.size() - 1}};
+    {"k1_tile", 0, kMostGrain}, {"k2_tile", 0, kTileOfKnob.size() - 1}, {"k3_tile", 0, kMostGrain}};
 
 std::vector<std::int64_t> recommend_values(const core::Problem& problem, const core::DeviceInfo& device) {
-  return {knob_of(kPositionsOfKnob, input_projection_config(problem, device, 0).positions),
-          knob_of(kTileOfKnob, contraction_config(problem, device, 0).tile),
-          knob_of(kPositionsOfKnob, output_projection_config(problem, device, 0).positions)};
+  return {grain_of(input_projection_config(problem, device, -1)), knob_of(kTileOfKnob, contraction_config(problem, device, 0).tile),
+          grain_of(output_projection_config(problem, device, -1))};
 }
 
-void check_tile(const char* knob, int wanted, int positions) {
-  if (wanted != positions)
+/// A smaller tile than the one asked for, since that one does not fit, is not what was asked for.
+void check_grain(const char* knob, std::int64_t wanted, const ProjectionConfig& config) {
+  if (!config.is_resident && grain_of(config) != wanted)
     throw core::Error(core::StatusCode::kUnsupported,
-                      core::text("knob ", knob, ": a tile of ", wanted, " positions does not fit into the device's shared memory at these widths"));
+                      core::text("knob ", knob, ": is ", wanted, ", but here at most ", grain_of(config), " fits into registers and shared memory"));
 }
 
 std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const core::DeviceInfo& device,
                                           const std::vector<core::Knob>& knobs) {
-  const auto choice = [&knobs](const auto& choices, std::size_t k) { return choices[static_cast<std::size_t>(knobs[k].value)]; };
-  const int k1_positions = choice(kPositionsOfKnob, 0);
-  const int k3_positions = choice(kPositionsOfKnob, 2);
-  const Configs configs{.input = input_projection_config(problem, device, k1_positions),
-                        .contraction = contraction_config(problem, device, choice(kTileOfKnob, 1)),
-                        .output = output_projection_config(problem, device, k3_positions)};
-  check_tile("k1_tile", k1_positions, configs.input.positions);
-  check_tile("k3_tile", k3_positions, configs.output.positions);
+  const Configs configs{
+      .input = input_projection_config(problem, device, static_cast<int>(knobs[0].value)),
+      .contraction = contraction_config(problem, device, kTileOfKnob[static_cast<std::size_t>(knobs[1].value)]),
+      .output = output_projection_config(problem, device, static_cast<int>(knobs[2].value)),
+  };
+  check_grain("k1_tile", knobs[0].value, configs.input);
+  check_grain("k3_tile", knobs[2].value, configs.output);
   return std::make_unique<Sm80Plan>(problem, device, configs);
 }
 

@@ -5,8 +5,8 @@
 // of the row, so that eight lanes that read one chunk of eight rows meet 32 different banks. Three ways to lie there:
 //
 //   kRows          [rows][128 bytes], k contiguous; key: row % 8
-//   kSpreadRows    the same, for a B operand of 32 rows a warp, of which a thread shall hold eight consecutive ones: column 2 t + e of the
-//                  warp's n-tile ni is row 8 t + 2 ni + e; key: spread_key(row)
+//   kSpreadRows    the same, for a B operand of 32 or 64 rows a warp, of which a thread shall hold eight or twice eight consecutive ones: column
+//                  2 t + e of the warp's n-tile ni is row 32 (ni / 4) + 8 t + 2 (ni % 4) + e; key: spread_key(row)
 //   kColumns       [slices of 128 bytes of rows][k of the slab][128 bytes], the row index contiguous; key: column_key(k)
 //
 // Accumulators of a warp: acc[mi][ni][2 h + e] belongs to row a_row(mi, h) and columns b_row(ni), b_row(ni) + 1 of its tile. Sums run over
@@ -36,8 +36,9 @@ __device__ __forceinline__ std::uint32_t pack_pair_f16(float low, float high) {
 enum class Storage { kRows, kSpreadRows, kColumns };
 
 inline constexpr int kStepsPerSlab = 4;  // k steps of mma.sync: 32 bytes of k each
-inline constexpr int kWarpColumns = 32;  // columns of a warp's tile
-inline constexpr int kWarpTilesN = kWarpColumns / 8;
+
+/// Which operand of a product the weights are.
+enum class Weights { kNone, kA, kB };
 
 /// Which of the eight places of a row's chunks chunk 0 takes (kSpreadRows).
 __device__ __forceinline__ int spread_key(int row) {
@@ -115,15 +116,17 @@ class AOperand {
   std::uint32_t offset_;
 };
 
-/// The same for the B operand: 32 rows from `first_row` on.
+/// The same for the B operand: 32 or 64 rows from `first_row` on, a multiple of that.
 template <Arithmetic kArithmetic, Storage kStorage>
 class BOperand {
   static constexpr bool kIs16Bit = operand_bytes(kArithmetic) == 2;
   static constexpr bool kIsIeee = kArithmetic == Arithmetic::kIeee;
-  static constexpr int kRowsPerTile = kStorage == Storage::kSpreadRows ? 2 : 8;  // between n-tiles
-
   /// Row of column `c` of n-tile 0.
   static __device__ __forceinline__ int row_of(int c) { return kStorage == Storage::kSpreadRows ? 8 * (c / 2) + c % 2 : c; }
+  /// From there to n-tile ni.
+  static constexpr int tile_bytes(int ni) {
+    return (kStorage == Storage::kSpreadRows ? ni / 4 * 32 + ni % 4 * 2 : ni * 8) * kSlabRowBytes;
+  }
 
  public:
   __device__ __forceinline__ BOperand(int lane, int first_row) {
@@ -131,7 +134,7 @@ class BOperand {
     const int t = lane % 4;
     if constexpr (kStorage != Storage::kColumns) {
       const int c = kIsIeee ? 2 * t : lane % 8;  // kIeee: and the column behind it
-      const int row = first_row + row_of(c) + (kIsIeee ? 0 : lane / 16 * kRowsPerTile);
+      const int row = first_row + row_of(c) + (kIsIeee ? 0 : lane / 16 * (kStorage == Storage::kSpreadRows ? 2 : 8));
       const int chunk = kIsIeee ? 0 : (lane >> 3) & 1;
       offset_ = static_cast<unsigned>(row * kSlabRowBytes + ((chunk ^ c) << 4));
     } else if constexpr (kIs16Bit) {
@@ -151,15 +154,14 @@ class BOperand {
   /// Fragments of n-tiles ni and ni + 1, ni even: two registers each.
   __device__ __forceinline__ void load(std::uint32_t (&fragments)[4], std::uint32_t slab, int ni, int step) const {
     if constexpr (kStorage != Storage::kColumns) {
-      ptx::ldmatrix_x4(fragments,
-                       slab + (offset_ ^ static_cast<unsigned>(step << 5)) + static_cast<unsigned>(ni * kRowsPerTile * kSlabRowBytes));
+      ptx::ldmatrix_x4(fragments, slab + (offset_ ^ static_cast<unsigned>(step << 5)) + static_cast<unsigned>(tile_bytes(ni)));
     } else if constexpr (kIs16Bit) {
       ptx::ldmatrix_x4_trans(fragments, slab + (offset_ ^ static_cast<unsigned>(ni << 4)) + static_cast<unsigned>(step * 16 * kSlabRowBytes));
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        fragments[i] = ptx::load_shared(slab + (offset_ ^ static_cast<unsigned>((2 * (ni + i / 2)) << 4)) +
-                                        static_cast<unsigned>((step * 8 + i % 2 * 4) * kSlabRowBytes));
+        fragments[i] = ptx::load_shared(slab + (offset_ ^ static_cast<unsigned>((2 * (ni % 4 + i / 2)) << 4)) +
+                                        static_cast<unsigned>(ni / 4 * kSliceBytes<kArithmetic> + (step * 8 + i % 2 * 4) * kSlabRowBytes));
     }
   }
 
@@ -167,12 +169,12 @@ class BOperand {
   __device__ __forceinline__ float4 load_k(std::uint32_t slab, int ni, int e, int chunk) const {
     const std::uint32_t offset = e == 0 ? offset_ : (offset_ ^ 16U) + kSlabRowBytes;
     return ptx::load_shared_float4(slab + (offset ^ static_cast<unsigned>(chunk << 4)) +
-                                   static_cast<unsigned>(ni * kRowsPerTile * kSlabRowBytes));
+                                   static_cast<unsigned>(tile_bytes(ni)));
   }
   /// kIeee, kColumns: columns of n-tiles 2 pair and 2 pair + 1 at k.
   __device__ __forceinline__ float4 load_rows(std::uint32_t slab, int pair, int k) const {
-    return ptx::load_shared_float4(slab + (offset_ ^ static_cast<unsigned>((column_key<kArithmetic>(k) ^ 4 * pair) << 4)) +
-                                   static_cast<unsigned>(k * kSlabRowBytes));
+    return ptx::load_shared_float4(slab + (offset_ ^ static_cast<unsigned>((column_key<kArithmetic>(k) ^ 4 * (pair % 2)) << 4)) +
+                                   static_cast<unsigned>(pair / 2 * kSliceBytes<kArithmetic> + k * kSlabRowBytes));
   }
 
  private:
@@ -193,89 +195,95 @@ __device__ __forceinline__ int a_row(int lane, int mi, int h) {
 template <Arithmetic kArithmetic, Storage kStorage>
 __device__ __forceinline__ int b_row(int lane, int ni) {
   const int t = lane % 4;
-  if constexpr (kStorage == Storage::kSpreadRows) return 8 * t + 2 * ni;
+  if constexpr (kStorage == Storage::kSpreadRows) return 32 * (ni / 4) + 8 * t + 2 * (ni % 4);
   if constexpr (kArithmetic == Arithmetic::kIeee && kStorage == Storage::kColumns) return 16 * (ni / 2) + 4 * t + 2 * (ni % 2);
   return 8 * ni + 2 * t;
 }
 
-/// An fp32 number as the sum of two TF32 numbers, but for the last bits of the second, which the tensor cores do not read.
+/// An fp32 number as the sum of two TF32 numbers, the first cut off, but for the last bits of the second, which the tensor cores do not read. Of an
+/// infinite one the second is NaN: kMayBeInfinite takes zero instead. (Operands other than weights are infinite only where what follows is NaN anyway.)
 struct SplitTf32 {
   std::uint32_t high, low;
 };
+template <bool kMayBeInfinite>
 __device__ __forceinline__ SplitTf32 split_tf32(std::uint32_t bits) {
   const float value = __uint_as_float(bits);
-  const std::uint32_t high = ptx::round_to_tf32(value);
-  return {high, fabsf(value) < INFINITY ? __float_as_uint(value - __uint_as_float(high)) : 0U};  // not inf - inf
+  const std::uint32_t high = bits & 0xffffe000U;
+  const float low = value - __uint_as_float(high);
+  return {high, kMayBeInfinite && fabsf(value) == INFINITY ? 0U : __float_as_uint(low)};
 }
 
-template <int kMt, typename A, typename B>
-__device__ __forceinline__ void multiply_slab_once(float (&acc)[kMt][kWarpTilesN][4], const A& a, std::uint32_t a_slab, const B& b,
+template <int kMt, int kNt, typename A, typename B>
+__device__ __forceinline__ void multiply_slab_once(float (&acc)[kMt][kNt][4], const A& a, std::uint32_t a_slab, const B& b,
                                                     std::uint32_t b_slab, auto&& product) {
 #pragma unroll
   for (int step = 0; step < kStepsPerSlab; ++step) {
-    std::uint32_t b_fragments[kWarpTilesN / 2][4];
+    std::uint32_t b_fragments[kNt / 2][4];
 #pragma unroll
-    for (int ni = 0; ni < kWarpTilesN; ni += 2) b.load(b_fragments[ni / 2], b_slab, ni, step);
+    for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments[ni / 2], b_slab, ni, step);
 #pragma unroll
     for (int mi = 0; mi < kMt; ++mi) {
       std::uint32_t a_fragment[4];
       a.load(a_fragment, a_slab, mi, step);
 #pragma unroll
-      for (int ni = 0; ni < kWarpTilesN; ++ni)
+      for (int ni = 0; ni < kNt; ++ni)
         product(acc[mi][ni], a_fragment, b_fragments[ni / 2][ni % 2 * 2], b_fragments[ni / 2][ni % 2 * 2 + 1]);
     }
   }
 }
 
-template <int kMt, typename A, typename B>
-__device__ __forceinline__ void multiply_slab_tf32x3(float (&acc)[kMt][kWarpTilesN][4], const A& a, std::uint32_t a_slab, const B& b,
+template <Weights kWeights, int kMt, int kNt, typename A, typename B>
+__device__ __forceinline__ void multiply_slab_tf32x3(float (&acc)[kMt][kNt][4], const A& a, std::uint32_t a_slab, const B& b,
                                                      std::uint32_t b_slab) {
-#pragma unroll 1  // two steps at once need more registers than there are
+  static_assert(kNt <= 4, "the parts of more n-tiles do not leave enough registers");
+#pragma unroll 1  // neither do those of two steps
   for (int step = 0; step < kStepsPerSlab; ++step) {
-    SplitTf32 b_parts[kWarpTilesN][2];
+    SplitTf32 b_parts[kNt][2];
 #pragma unroll
-    for (int ni = 0; ni < kWarpTilesN; ni += 2) {
+    for (int ni = 0; ni < kNt; ni += 2) {
       std::uint32_t fragments[4];
       b.load(fragments, b_slab, ni, step);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) b_parts[ni + i / 2][i % 2] = split_tf32(fragments[i]);
+      for (int i = 0; i < 4; ++i) b_parts[ni + i / 2][i % 2] = split_tf32<kWeights == Weights::kB>(fragments[i]);
     }
 #pragma unroll
     for (int mi = 0; mi < kMt; ++mi) {
-      std::uint32_t fragment[4];
-      a.load(fragment, a_slab, mi, step);
       std::uint32_t high[4];
       std::uint32_t low[4];
+      a.load(high, a_slab, mi, step);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const SplitTf32 parts = split_tf32(fragment[i]);
+        const SplitTf32 parts = split_tf32<kWeights == Weights::kA>(high[i]);
         high[i] = parts.high;
         low[i] = parts.low;
       }
+      // The n-tiles in turn, so that no product waits for the one before it.
+      float sums[kNt][4] = {};
 #pragma unroll
-      for (int ni = 0; ni < kWarpTilesN; ++ni) {
-        float sum[4] = {0.0F, 0.0F, 0.0F, 0.0F};
-        ptx::mma_m16n8k8_tf32(sum, low, b_parts[ni][0].high, b_parts[ni][1].high);
-        ptx::mma_m16n8k8_tf32(sum, high, b_parts[ni][0].low, b_parts[ni][1].low);
-        ptx::mma_m16n8k8_tf32(sum, high, b_parts[ni][0].high, b_parts[ni][1].high);
+      for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], low, b_parts[ni][0].high, b_parts[ni][1].high);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) acc[mi][ni][i] += sum[i];
-      }
+      for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], high, b_parts[ni][0].low, b_parts[ni][1].low);
+#pragma unroll
+      for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], high, b_parts[ni][0].high, b_parts[ni][1].high);
+#pragma unroll
+      for (int ni = 0; ni < kNt; ++ni)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) acc[mi][ni][i] += sums[ni][i];
     }
   }
 }
 
-template <int kMt, Storage kStorageA, Storage kStorageB>
-__device__ __forceinline__ void multiply_slab_ieee(float (&acc)[kMt][kWarpTilesN][4], const AOperand<Arithmetic::kIeee, kStorageA>& a,
+template <int kMt, int kNt, Storage kStorageA, Storage kStorageB>
+__device__ __forceinline__ void multiply_slab_ieee(float (&acc)[kMt][kNt][4], const AOperand<Arithmetic::kIeee, kStorageA>& a,
                                                    std::uint32_t a_slab, const BOperand<Arithmetic::kIeee, kStorageB>& b,
                                                    std::uint32_t b_slab) {
   if constexpr (kStorageA == Storage::kColumns) {
     static_assert(kStorageB == Storage::kColumns);
 #pragma unroll 4
     for (int k = 0; k < slab_elements(Arithmetic::kIeee); ++k) {
-      float b_values[2][4];
+      float b_values[kNt / 2][4];
 #pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
+      for (int pair = 0; pair < kNt / 2; ++pair) {
         const float4 v = b.load_rows(b_slab, pair, k);
         b_values[pair][0] = v.x, b_values[pair][1] = v.y, b_values[pair][2] = v.z, b_values[pair][3] = v.w;
       }
@@ -286,7 +294,7 @@ __device__ __forceinline__ void multiply_slab_ieee(float (&acc)[kMt][kWarpTilesN
 #pragma unroll
         for (int i = 0; i < 4; ++i)
 #pragma unroll
-          for (int c = 0; c < 8; ++c) {
+          for (int c = 0; c < 2 * kNt; ++c) {
             float& sum = acc[2 * quad + i / 2][c / 2][2 * (i % 2) + c % 2];
             sum = fmaf(a_values[i], b_values[c / 4][c % 4], sum);
           }
@@ -295,16 +303,16 @@ __device__ __forceinline__ void multiply_slab_ieee(float (&acc)[kMt][kWarpTilesN
   } else {
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunksPerSlabRow; ++chunk) {
-      float4 b_values[kWarpTilesN][2];
+      float4 b_values[kNt][2];
 #pragma unroll
-      for (int ni = 0; ni < kWarpTilesN; ++ni)
+      for (int ni = 0; ni < kNt; ++ni)
 #pragma unroll
         for (int e = 0; e < 2; ++e) b_values[ni][e] = b.load_k(b_slab, ni, e, chunk);
 #pragma unroll
       for (int i = 0; i < 2 * kMt; ++i) {
         const float4 v = a.load_k(a_slab, i, chunk);
 #pragma unroll
-        for (int c = 0; c < 8; ++c) {
+        for (int c = 0; c < 2 * kNt; ++c) {
           float& sum = acc[i / 2][c / 2][2 * (i % 2) + c % 2];
           const float4& w = b_values[c / 2][c % 2];
           sum = fmaf(v.x, w.x, sum);
@@ -318,8 +326,8 @@ __device__ __forceinline__ void multiply_slab_ieee(float (&acc)[kMt][kWarpTilesN
 }
 
 /// acc += the product of a slab of both operands; whole warp, both complete and visible.
-template <Arithmetic kArithmetic, int kMt, Storage kStorageA, Storage kStorageB>
-__device__ __forceinline__ void multiply_slab(float (&acc)[kMt][kWarpTilesN][4], const AOperand<kArithmetic, kStorageA>& a,
+template <Weights kWeights = Weights::kNone, Arithmetic kArithmetic, int kMt, int kNt, Storage kStorageA, Storage kStorageB>
+__device__ __forceinline__ void multiply_slab(float (&acc)[kMt][kNt][4], const AOperand<kArithmetic, kStorageA>& a,
                                               std::uint32_t a_slab, const BOperand<kArithmetic, kStorageB>& b, std::uint32_t b_slab) {
   if constexpr (kArithmetic == Arithmetic::kBf16)
     multiply_slab_once(acc, a, a_slab, b, b_slab, ptx::mma_m16n8k16);
@@ -328,17 +336,17 @@ __device__ __forceinline__ void multiply_slab(float (&acc)[kMt][kWarpTilesN][4],
   else if constexpr (kArithmetic == Arithmetic::kTf32)
     multiply_slab_once(acc, a, a_slab, b, b_slab, ptx::mma_m16n8k8_tf32);
   else if constexpr (kArithmetic == Arithmetic::kTf32x3)
-    multiply_slab_tf32x3(acc, a, a_slab, b, b_slab);
+    multiply_slab_tf32x3<kWeights>(acc, a, a_slab, b, b_slab);
   else
     multiply_slab_ieee(acc, a, a_slab, b, b_slab);
 }
 
-template <int kMt>
-__device__ __forceinline__ void clear(float (&acc)[kMt][kWarpTilesN][4]) {
+template <int kMt, int kNt>
+__device__ __forceinline__ void clear(float (&acc)[kMt][kNt][4]) {
 #pragma unroll
   for (int mi = 0; mi < kMt; ++mi)
 #pragma unroll
-    for (int ni = 0; ni < kWarpTilesN; ++ni)
+    for (int ni = 0; ni < kNt; ++ni)
 #pragma unroll
       for (int i = 0; i < 4; ++i) acc[mi][ni][i] = 0.0F;
 }

@@ -13,8 +13,12 @@ namespace trimul::cuda::sm80 {
 /// Byte offsets in the packed buffer. Matrices are images of slabs as they lie in shared memory (operand.cuh, kRows), zero where a chunk or a slab
 /// is wider than the matrix; vectors are fp32, zero behind their width.
 struct PackedLayout {
-  PackedLayout(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden)
-      : x_slabs(slabs_of(c_z, arithmetic)),
+  /// `resident_in`, `resident_out`: for the kernels of resident_kernel.cuh. k of the products with x runs in the order of fragment_rows.cuh then, and
+  /// bf16 weights and biases are halved (v sigmoid(g) = v' + v' tanh(g') with v' = v / 2, g' = g / 2; halving is exact).
+  PackedLayout(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool resident_in, bool resident_out)
+      : in_is_resident(resident_in),
+        out_is_resident(resident_out),
+        x_slabs(slabs_of(c_z, arithmetic)),
         y_slabs(slabs_of(c_hidden, arithmetic)),
         in_chunks(core::ceil_div(2 * c_hidden, kInChunkChannels)),
         out_chunks(core::ceil_div(c_z, kOutChunkRows)) {
@@ -36,6 +40,7 @@ struct PackedLayout {
 
   static constexpr std::int64_t kNormPadding = 64;  // of every arithmetic's slabs a multiple
 
+  bool in_is_resident, out_is_resident;
   std::int64_t x_slabs, y_slabs, in_chunks, out_chunks;
   std::int64_t in_weight;   // [in_chunks][x_slabs] images of 128 rows: 8 values, their 8 gates, ...
   std::int64_t out_weight;  // [out_chunks][x_slabs of g_out, y_slabs of p_out] images of 64 rows, in the order of out_channel_of
@@ -50,7 +55,7 @@ class Sm80PackedWeights final : public core::PackedWeights {
  public:
   /// Packs on the device of the parameters by one kernel of `chain`, into `memory` or, where that is null, memory of its own.
   Sm80PackedWeights(const core::Parameters& parameters, Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden,
-                    const core::Device& device, void* memory, Chain& chain);
+                    const PackedLayout& layout, const core::Device& device, void* memory, Chain& chain);
   [[nodiscard]] std::size_t bytes() const override { return static_cast<std::size_t>(layout_.bytes); }
   [[nodiscard]] std::vector<core::ByteRange> ranges() const override {
     const auto begin = reinterpret_cast<std::uintptr_t>(data_);

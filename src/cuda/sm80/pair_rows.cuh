@@ -218,7 +218,7 @@ __device__ __forceinline__ void normalise(const RowStatistics& s, const float2* 
 /// all slabs fit.
 template <Arithmetic kArithmetic, int kPositions, bool kSpread>
 struct NormalisedRows {
-  static constexpr int kWarpRows = 16;  // positions that a warp normalises: two threads a position
+  static constexpr int kWarpRows = kPositions / kBlockWarps;  // positions that a warp normalises
   static constexpr int kRowsAtOnce = 32 / kLanesPerRow;
   static constexpr int kSlabBytes = kPositions * kSlabRowBytes;
   static constexpr core::DType kNativeDType = kArithmetic == Arithmetic::kBf16   ? core::DType::kBf16
@@ -258,7 +258,8 @@ struct NormalisedRows {
     const int num_octets = x.width / kOctet;
     const int slab_octets = (num_octets + kOctetsPerSlab<kArithmetic> - 1) / kOctetsPerSlab<kArithmetic> * kOctetsPerSlab<kArithmetic>;
     constexpr int kPasses = kWarpRows / kRowsAtOnce;
-    constexpr int kBatch = kOctets <= 2 ? kPasses : kPasses / 2;  // rows whose loads are under way at once
+    constexpr int kMostBatch = kOctets <= 2 ? 4 : 2;
+    constexpr int kBatch = kPasses < kMostBatch ? kPasses : kMostBatch;  // rows whose loads are under way at once
 #pragma unroll
     for (int first_pass = 0; first_pass < kPasses; first_pass += kBatch) {
       RawOctet raw[kBatch][kOctets];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Positions of y, whose channels lie a plane apart: their LayerNorm over the channels, and the normalised rows as an operand in shared memory.
 //
-// Two threads share a position and take every other octet of channels, so that a warp reads consecutive positions of a plane. Statistics as in
-// pair_rows.cuh.
+// One, two or four threads share a position and take its octets of channels in turn; a warp reads consecutive positions of a plane. Statistics as
+// in pair_rows.cuh.
 #pragma once
 
 #include "cuda/sm80/pair_rows.cuh"
@@ -11,11 +11,16 @@ namespace trimul::cuda::sm80 {
 
 template <Arithmetic kArithmetic, int kPositions>
 struct NormalisedColumns {
-  static constexpr int kThreads = 2 * kPositions;
+  static constexpr int kShare = kBlockThreads / kPositions;  // threads of a position
   static constexpr int kSlabBytes = kPositions * kSlabRowBytes;
-  static constexpr int kShortOctets = 8;  // of a thread that holds its channels in registers between the passes
+  // Of a thread that holds its channels in registers between the passes: 128 channels, but in the largest tile of 32-bit operands 64.
+  static constexpr int kShortOctets = operand_bytes(kArithmetic) == 4 && kShare == 1 ? 8 : 16 / kShare;
 
-  using Sums = float[3][2][kPositions];
+  // Octets are added up in four sums, whatever the number of threads, so that results do not depend on the tile.
+  static constexpr int kParts = 4;
+  static constexpr int kOwnParts = kParts / kShare;
+
+  using Sums = float[3][kOwnParts][kBlockThreads];
 
   const std::uint8_t* y;  // channel 0 of the tile's first position
   std::int64_t pitch_bytes;
@@ -27,7 +32,7 @@ struct NormalisedColumns {
   Sums* sums;  // in shared memory
 
   static __device__ __forceinline__ int position() { return static_cast<int>(threadIdx.x) % kPositions; }
-  static __device__ __forceinline__ int half() { return static_cast<int>(threadIdx.x) / kPositions; }
+  static __device__ __forceinline__ int part() { return static_cast<int>(threadIdx.x) / kPositions; }
 
   /// Eight channels of a position, bf16 ones two to a register.
   struct Octet {
@@ -64,11 +69,20 @@ struct NormalisedColumns {
     Octet::widen(words, v);
   }
 
-  /// Sum over both threads of a position. Whole block; `slot` 0, 1 and 2 in turn.
-  [[nodiscard]] __device__ __forceinline__ float both(int slot, float value) const {
-    (*sums)[slot][half()][position()] = value;
-    __syncthreads();
-    return (*sums)[slot][0][position()] + (*sums)[slot][1][position()];
+  /// Sum over the threads of a position. Whole block; `slot` 0, 1 and 2 in turn. Part k of a thread is its k-th, (kOwnParts + k)-th, ... octet.
+  [[nodiscard]] __device__ __forceinline__ float total(int slot, const float (&values)[kOwnParts]) const {
+    float parts[kParts];
+    if constexpr (kShare == 1) {
+#pragma unroll
+      for (int k = 0; k < kParts; ++k) parts[k] = values[k];
+    } else {
+#pragma unroll
+      for (int k = 0; k < kOwnParts; ++k) (*sums)[slot][k][threadIdx.x] = values[k];
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < kParts; ++k) parts[k] = (*sums)[slot][k / kShare][k % kShare * kPositions + position()];
+    }
+    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
   }
 
   /// As row_statistics, of the whole block's positions at once.
@@ -81,30 +95,30 @@ struct NormalisedColumns {
     float row_eps = eps;
 #pragma unroll 1
     for (int attempt = 0;; ++attempt) {
-      float sum = 0.0F;
-      octets([&](const float (&v)[kOctet], int count) {
+      float sum[kOwnParts] = {};
+      octets([&](const float (&v)[kOctet], int count, float(&part)[kOwnParts], int k) {
 #pragma unroll
         for (int i = 0; i < kOctet; ++i)
-          if (i < count) sum = fmaf(v[i] * s.factor, inverse_width, sum);
-      });
-      s.mean = both(0, sum);
-      float rest = 0.0F;
-      octets([&](const float (&v)[kOctet], int count) {
+          if (i < count) part[k] = fmaf(v[i] * s.factor, inverse_width, part[k]);
+      }, sum);
+      s.mean = total(0, sum);
+      float rest[kOwnParts] = {};
+      octets([&](const float (&v)[kOctet], int count, float(&part)[kOwnParts], int k) {
 #pragma unroll
         for (int i = 0; i < kOctet; ++i)
-          if (i < count) rest += fmaf(v[i], s.factor, -s.mean);
-      });
-      s.rest = both(1, rest) * inverse_width;
-      float squares = 0.0F;
-      octets([&](const float (&v)[kOctet], int count) {
+          if (i < count) part[k] += fmaf(v[i], s.factor, -s.mean);
+      }, rest);
+      s.rest = total(1, rest) * inverse_width;
+      float squared[kOwnParts] = {};
+      octets([&](const float (&v)[kOctet], int count, float(&part)[kOwnParts], int k) {
 #pragma unroll
         for (int i = 0; i < kOctet; ++i)
           if (i < count) {
             const float deviation = fmaf(v[i], s.factor, -s.mean) - s.rest;
-            squares = fmaf(deviation, deviation, squares);
+            part[k] = fmaf(deviation, deviation, part[k]);
           }
-      });
-      squares = both(2, squares);
+      }, squared);
+      const float squares = total(2, squared);
       const bool is_safe = squares < kFinite && fabsf(s.mean) < kHugeMean;
       if (attempt > 0 || __syncthreads_and(is_safe)) {
         s.scale = rsqrtf(squares * inverse_width + row_eps);
@@ -127,7 +141,7 @@ struct NormalisedColumns {
   /// Slabs first_slab .. first_slab + num_slabs - 1, which follow from the statistics.
   __device__ __forceinline__ void fill(const RowStatistics& s, int first_slab, int num_slabs, std::uint32_t rows_smem) const {
 #pragma unroll 1
-    for (int octet = half(); octet < num_slabs * kOctetsPerSlab<kArithmetic>; octet += 2) {
+    for (int octet = part(); octet < num_slabs * kOctetsPerSlab<kArithmetic>; octet += kShare) {
       const int channel_octet = first_slab * kOctetsPerSlab<kArithmetic> + octet;
       float v[kOctet];
       load(channel_octet * kOctet, v);
@@ -138,21 +152,21 @@ struct NormalisedColumns {
   /// Statistics and, where all `slabs` fit, the slabs; these are visible after a barrier.
   template <bool kIsWhole>
   [[nodiscard]] __device__ __forceinline__ RowStatistics prepare(int slabs, int resident_slabs, std::uint32_t rows_smem) const {
-    if (kIsWhole && channels <= 2 * kShortOctets * kOctet) {
+    if (kIsWhole && channels <= kShare * kShortOctets * kOctet) {
       typename Octet::Words words[kShortOctets];
 #pragma unroll
-      for (int j = 0; j < kShortOctets; ++j) read((half() + 2 * j) * kOctet, words[j]);
-      const RowStatistics s = statistics([&](auto&& visit) {
+      for (int j = 0; j < kShortOctets; ++j) read((part() + kShare * j) * kOctet, words[j]);
+      const RowStatistics s = statistics([&](auto&& visit, float(&sums_of_parts)[kOwnParts]) {
 #pragma unroll
         for (int j = 0; j < kShortOctets; ++j) {
           float v[kOctet];
           Octet::widen(words[j], v);
-          visit(v, channels - (half() + 2 * j) * kOctet);
+          visit(v, channels - (part() + kShare * j) * kOctet, sums_of_parts, j % kOwnParts);
         }
       });
 #pragma unroll
       for (int j = 0; j < kShortOctets; ++j) {
-        const int octet = half() + 2 * j;
+        const int octet = part() + kShare * j;
         if (octet >= slabs * kOctetsPerSlab<kArithmetic>) continue;
         float v[kOctet];
         Octet::widen(words[j], v);
@@ -160,12 +174,17 @@ struct NormalisedColumns {
       }
       return s;
     }
-    const RowStatistics s = statistics([&](auto&& visit) {
+    const RowStatistics s = statistics([&](auto&& visit, float(&sums_of_parts)[kOwnParts]) {
 #pragma unroll 1
-      for (int channel = half() * kOctet; channel < channels; channel += 2 * kOctet) {
-        float v[kOctet];
-        load(channel, v);
-        visit(v, channels - channel);
+      for (int first = part() * kOctet; first < channels; first += kParts * kOctet) {
+#pragma unroll
+        for (int k = 0; k < kOwnParts; ++k) {
+          const int channel = first + k * kShare * kOctet;
+          if (channel >= channels) continue;
+          float v[kOctet];
+          load(channel, v);
+          visit(v, channels - channel, sums_of_parts, k);
+        }
       }
     });
     if (resident_slabs == slabs) fill(s, 0, slabs, rows_smem);

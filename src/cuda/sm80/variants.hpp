@@ -37,6 +37,19 @@ void with_projection(Arithmetic arithmetic, int positions, bool is_whole, Visit&
     with_size<32>(arithmetic, positions, [&]<Arithmetic kArithmetic, int kPositions>() { visit.template operator()<kArithmetic, kPositions, false>(); });
 }
 
+/// For the resident projections: visit.operator()<kArithmetic, kWidth>().
+template <typename Visit>
+void with_resident_width(Arithmetic arithmetic, std::int64_t width, Visit&& visit) {
+  const auto with_width = [&]<Arithmetic kArithmetic>() {
+    if (width == 64) return visit.template operator()<kArithmetic, 64>();
+    if (width == 128) return visit.template operator()<kArithmetic, 128>();
+    throw core::Error(core::StatusCode::kInternal, core::text("no resident kernel was compiled for a width of ", width));
+  };
+  if (arithmetic == Arithmetic::kBf16) return with_width.template operator()<Arithmetic::kBf16>();
+  if (arithmetic == Arithmetic::kFp16) return with_width.template operator()<Arithmetic::kFp16>();
+  throw core::Error(core::StatusCode::kInternal, "resident kernels are for 16-bit operands");
+}
+
 /// Blocks of a grid that strides over `tiles`.
 inline int grid_blocks(std::int64_t tiles) {
   return static_cast<int>(std::min<std::int64_t>(tiles, std::numeric_limits<std::int32_t>::max()));

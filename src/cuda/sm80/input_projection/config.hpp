@@ -28,13 +28,14 @@ struct InputProjectionParams {
   std::int32_t slabs;           // of C_z
   std::int32_t resident_slabs;  // of them in shared memory at a time
   std::int32_t stages;          // of the weights' ring
+  std::int32_t parts;           // of the resident kernel: blocks that share a tile's chunks
   float eps;
 };
 
 /// Adds the kernel to `chain`. Throws DEVICE_ERROR.
-void launch_input_projection(const InputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config, Chain& chain);
+void launch_input_projection(const InputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config, int num_sms, Chain& chain);
 
-/// Allows the kernels of an arithmetic their shared memory on the current device. Throws DEVICE_ERROR.
-void prepare_input_projection(Arithmetic arithmetic, const ProjectionConfig& config);
+/// Allows the kernel `smem_bytes` of shared memory on the current device: all there is, since plans with other needs share it. Throws DEVICE_ERROR.
+void prepare_input_projection(Arithmetic arithmetic, std::int64_t c_z, bool has_bias, const ProjectionConfig& config, std::size_t smem_bytes);
 
 }  // namespace trimul::cuda::sm80

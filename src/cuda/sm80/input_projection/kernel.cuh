@@ -3,7 +3,7 @@
 // docs/kernels/sm80-input-projection.md has the schedule and what was tried.
 //
 // A block has a tile of positions, whose normalised rows stay in shared memory where they fit, and streams the weights past them. Rows of the
-// product are channels, so that a thread's results are consecutive positions of a plane. Warps: 64 rows x 32 positions each.
+// product are channels, so that a thread's results are consecutive positions of a plane.
 #pragma once
 
 #include "cuda/common/mask.cuh"
@@ -17,21 +17,22 @@ namespace trimul::cuda::sm80 {
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
 struct InputProjection {
-  static constexpr int kThreads = 2 * kPositions;
-  static constexpr int kWarpRows = 64;
+  static constexpr int kWarpPositions = kPositions < 64 || kArithmetic == Arithmetic::kTf32x3 ? 32 : 64;
+  static constexpr int kWarpsAlongRows = kBlockWarps / (kPositions / kWarpPositions);
+  static constexpr int kWarpRows = kInChunkRows / kWarpsAlongRows;
   static constexpr int kMt = kWarpRows / 16;
-  static constexpr int kWarpsAlongRows = kInChunkRows / kWarpRows;
+  static constexpr int kNt = kWarpPositions / 8;
   static constexpr int kImageBytes = kInChunkRows * kSlabRowBytes;
   static constexpr int kElementBytes = operand_bytes(kArithmetic);
   using Rows = NormalisedRows<kArithmetic, kPositions, true>;
-  using Weights = WeightRing<kImageBytes, kThreads>;
+  using Ring = WeightRing<kImageBytes, kBlockThreads>;
 
   /// In front of the slabs of rows and the ring.
   struct SharedStorage {
     RowStatistics statistics[kPositions];
     float mask[kPositions];
   };
-  static_assert(sizeof(SharedStorage) == kPositions * kProjectionStorageBytes);
+  static_assert(sizeof(SharedStorage) == kPositions * kInputStorageBytes);
 
   /// The mask's factor of a position; zero in the padding.
   static __device__ __forceinline__ float mask_of(const InputProjectionParams& p, const Positions::Pair& pair) {
@@ -63,56 +64,61 @@ struct InputProjection {
 
   /// value * sigmoid(gate) * mask of one chunk into the planes. Rows 16 mi + g hold values, rows 16 mi + 8 + g their gates.
   static __device__ __forceinline__ void store_chunk(const InputProjectionParams& p, const Place& at, const float* mask, std::int64_t tile,
-                                                     int chunk, const float (&acc)[kMt][kWarpTilesN][4]) {
-    const int position = at.first_position + at.lane % 4 * kOctet;
-    float factors[kOctet];
+                                                     int chunk, const float (&acc)[kMt][kNt][4]) {
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) factors[i] = mask[position + i];
+    for (int part = 0; part < kNt / 4; ++part) {
+      const int position = at.first_position + 32 * part + at.lane % 4 * kOctet;
+      float factors[kOctet];
 #pragma unroll
-    for (int mi = 0; mi < kMt; ++mi) {
-      const int row = chunk * kInChunkRows + at.first_row + 16 * mi + at.lane / 4;
-      const int channel = row / 16 * 8 + row % 8;
-      if (channel >= p.channels) continue;
-      float value_bias = 0.0F;
-      float gate_bias = 0.0F;
-      if (p.bias != nullptr) {
-        value_bias = __ldg(p.bias + row);
-        gate_bias = __ldg(p.bias + row + 8);
-      }
-      float results[kOctet];
+      for (int i = 0; i < kOctet; ++i) factors[i] = mask[position + i];
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
-        const float value = acc[mi][i / 2][i % 2] + value_bias;
-        const float gate = acc[mi][i / 2][2 + i % 2] + gate_bias;
-        const float result = gated<kArithmetic>(value * factors[i], gate);
-        results[i] = factors[i] == 0.0F ? 0.0F : result;  // a selection, whatever x holds
-      }
-      std::uint8_t* const to = p.planes + (channel * p.positions.pitch + tile * kPositions + position) * kElementBytes;
-      if constexpr (kElementBytes == 2) {
-        std::uint32_t words[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          words[i] = kArithmetic == Arithmetic::kBf16 ? pack_pair_bf16(results[2 * i], results[2 * i + 1])
-                                                      : pack_pair_f16(results[2 * i], results[2 * i + 1]);
-        *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
-      } else {
-        if constexpr (kArithmetic == Arithmetic::kTf32) {
-#pragma unroll
-          for (float& result : results) result = __uint_as_float(ptx::round_to_tf32(result));
+      for (int mi = 0; mi < kMt; ++mi) {
+        const int row = chunk * kInChunkRows + at.first_row + 16 * mi + at.lane / 4;
+        const int channel = row / 16 * 8 + row % 8;
+        if (channel >= p.channels) continue;
+        float value_bias = 0.0F;
+        float gate_bias = 0.0F;
+        if (p.bias != nullptr) {
+          value_bias = __ldg(p.bias + row);
+          gate_bias = __ldg(p.bias + row + 8);
         }
-        reinterpret_cast<float4*>(to)[0] = make_float4(results[0], results[1], results[2], results[3]);
-        reinterpret_cast<float4*>(to)[1] = make_float4(results[4], results[5], results[6], results[7]);
+        float results[kOctet];
+#pragma unroll
+        for (int i = 0; i < kOctet; ++i) {
+          const float value = acc[mi][4 * part + i / 2][i % 2] + value_bias;
+          const float gate = acc[mi][4 * part + i / 2][2 + i % 2] + gate_bias;
+          const float result = gated<kArithmetic>(value * factors[i], gate);
+          results[i] = factors[i] == 0.0F ? 0.0F : result;  // a selection, whatever x holds
+        }
+        store_positions(p.planes + (channel * p.positions.pitch + tile * kPositions + position) * kElementBytes, results);
       }
     }
+  }
+
+  /// Eight consecutive positions of a plane.
+  static __device__ __forceinline__ void store_positions(std::uint8_t* to, const float (&results)[kOctet]) {
+    std::uint32_t words[kOctet];
+    if constexpr (kElementBytes == 2) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        words[i] = kArithmetic == Arithmetic::kBf16 ? pack_pair_bf16(results[2 * i], results[2 * i + 1])
+                                                    : pack_pair_f16(results[2 * i], results[2 * i + 1]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i)
+        words[i] = kArithmetic == Arithmetic::kTf32 ? ptx::round_to_tf32(results[i]) : __float_as_uint(results[i]);
+      reinterpret_cast<uint4*>(to)[1] = make_uint4(words[4], words[5], words[6], words[7]);
+    }
+    reinterpret_cast<uint4*>(to)[0] = make_uint4(words[0], words[1], words[2], words[3]);
   }
 
   static __device__ __forceinline__ void project_tile(const InputProjectionParams& p, SharedStorage& smem, std::uint32_t rows_smem,
                                                       std::int64_t tile) {
     const int warp = static_cast<int>(threadIdx.x / 32);
-    const Place at{static_cast<int>(threadIdx.x % 32), warp % kWarpsAlongRows * kWarpRows, warp / kWarpsAlongRows * kWarpColumns};
+    const Place at{static_cast<int>(threadIdx.x % 32), warp % kWarpsAlongRows * kWarpRows, warp / kWarpsAlongRows * kWarpPositions};
     const AOperand<kArithmetic, Storage::kRows> a(at.lane, at.first_row);
     const BOperand<kArithmetic, Storage::kSpreadRows> b(at.lane, at.first_position);
-    Weights weights(p.weights, p.chunks * p.slabs, rows_smem + static_cast<unsigned>(p.resident_slabs * Rows::kSlabBytes), p.stages);
+    Ring weights(p.weights, p.chunks * p.slabs, rows_smem + static_cast<unsigned>(p.resident_slabs * Rows::kSlabBytes), p.stages);
     weights.start();
     const Positions::Start begin = p.positions.start(tile * kPositions);
     if (threadIdx.x < kPositions) smem.mask[threadIdx.x] = mask_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x)));
@@ -120,7 +126,7 @@ struct InputProjection {
     rows.template prepare<kIsWhole>(begin, smem.statistics, p.slabs, rows_smem);
 #pragma unroll 1
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      float acc[kMt][kWarpTilesN][4];
+      float acc[kMt][kNt][4];
       clear(acc);
 #pragma unroll 1
       for (int slab = 0; slab < p.slabs; ++slab) {
@@ -133,7 +139,7 @@ struct InputProjection {
           }
         }
         const std::uint32_t image = weights.take();
-        multiply_slab(acc, a, image, b, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes));
+        multiply_slab<Weights::kA>(acc, a, image, b, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes));
       }
       store_chunk(p, at, smem.mask, tile, chunk, acc);
     }
@@ -141,7 +147,7 @@ struct InputProjection {
 };
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
-__global__ void __launch_bounds__(2 * kPositions, kProjectionThreadsPerSm<kArithmetic, kIsWhole> / (2 * kPositions))
+__global__ void __launch_bounds__(kBlockThreads, kPositions == 128 || !kIsWhole || kArithmetic == Arithmetic::kTf32x3 ? 2 : kPositions == 64 ? 3 : 4)
     sm80_input_projection_kernel(const __grid_constant__ InputProjectionParams p) {
   using Kernel = InputProjection<kArithmetic, kPositions, kIsWhole>;
   extern __shared__ __align__(1024) std::uint8_t raw[];

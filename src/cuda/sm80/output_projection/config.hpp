@@ -36,9 +36,10 @@ struct OutputProjectionParams {
 
 /// Adds the kernel to `chain`. `most_blocks`: of the grid, where params.copies has room for no more. Throws DEVICE_ERROR.
 void launch_output_projection(const OutputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config,
-                              std::int64_t most_blocks, Chain& chain);
+                              std::int64_t most_blocks, int num_sms, Chain& chain);
 
-/// Allows the kernels of an arithmetic their shared memory on the current device. Throws DEVICE_ERROR.
-void prepare_output_projection(Arithmetic arithmetic, const ProjectionConfig& config);
+/// As prepare_input_projection.
+void prepare_output_projection(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias, const ProjectionConfig& config,
+                               std::size_t smem_bytes);
 
 }  // namespace trimul::cuda::sm80

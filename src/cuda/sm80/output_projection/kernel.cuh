@@ -3,7 +3,7 @@
 // docs/kernels/sm80-output-projection.md has the schedule and what was tried.
 //
 // A block has a tile of positions, whose normalised rows of x and y stay in shared memory where they fit, and streams the weights past them. The
-// packed rows of a chunk of weights are ordered so that a thread's results are eight consecutive channels. Warps: 32 positions x 32 channels each.
+// packed rows of a chunk of weights are ordered so that a thread's results are eight consecutive channels.
 #pragma once
 
 #include "cuda/ptx/shared_address.cuh"
@@ -17,24 +17,25 @@ namespace trimul::cuda::sm80 {
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
 struct OutputProjection {
-  static constexpr int kThreads = 2 * kPositions;
-  static constexpr int kMt = 2;
-  static constexpr int kWarpsAlongChannels = kOutChunkRows / kWarpColumns;
-  static constexpr int kWarpPositions = 16 * kMt;
+  static constexpr int kWarpChannels = 32;
+  static constexpr int kWarpsAlongChannels = kOutChunkRows / kWarpChannels;
+  static constexpr int kWarpPositions = kPositions / (kBlockWarps / kWarpsAlongChannels);
+  static constexpr int kMt = kWarpPositions / 16;
+  static constexpr int kNt = kWarpChannels / 8;
   static constexpr int kImageBytes = kOutChunkRows * kSlabRowBytes;
   using Rows = NormalisedRows<kArithmetic, kPositions, false>;
   using Columns = NormalisedColumns<kArithmetic, kPositions>;
-  using Weights = WeightRing<kImageBytes, kThreads>;
+  using Ring = WeightRing<kImageBytes, kBlockThreads>;
   using A = AOperand<kArithmetic, Storage::kRows>;
   using B = BOperand<kArithmetic, Storage::kRows>;
-  using Accumulators = float[kMt][kWarpTilesN][4];
+  using Accumulators = float[kMt][kNt][4];
 
   /// Behind the slabs of x, those of y and the ring.
   struct SharedStorage {
     RowStatistics statistics[kPositions];
     typename Columns::Sums sums;
   };
-  static_assert(sizeof(SharedStorage) == kPositions * kOutputStorageBytes);
+  static_assert(sizeof(SharedStorage) <= kPositions * kOutputStorageBytes);
 
   struct Place {
     int lane;
@@ -44,7 +45,7 @@ struct OutputProjection {
 
   /// acc = the product of all slabs of one operand with their weights. `refill(slab)` puts the slabs from there on into shared memory.
   template <typename Refill>
-  static __device__ __forceinline__ void multiply(const A& a, const B& b, Weights& weights, int slabs, int resident, std::uint32_t rows_smem,
+  static __device__ __forceinline__ void multiply(const A& a, const B& b, Ring& weights, int slabs, int resident, std::uint32_t rows_smem,
                                                   const Refill& refill, Accumulators& acc) {
     clear(acc);
 #pragma unroll 1
@@ -58,7 +59,7 @@ struct OutputProjection {
         }
       }
       const std::uint32_t image = weights.take();
-      multiply_slab(acc, a, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes), b, image);
+      multiply_slab<Weights::kB>(acc, a, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes), b, image);
     }
   }
 
@@ -99,7 +100,7 @@ struct OutputProjection {
       const Positions::Pair pair = p.positions.pair(begin, position);
       if (!pair.is_valid) continue;
       const auto* const from = reinterpret_cast<const std::uint16_t*>(row_address(p.x, pair.index(p.positions.tokens)));
-      for (int k = static_cast<int>(threadIdx.x); k < bytes / 2; k += kThreads)
+      for (int k = static_cast<int>(threadIdx.x); k < bytes / 2; k += kBlockThreads)
         reinterpret_cast<std::uint16_t*>(to + position * bytes)[k] = from[k];
     }
     __syncthreads();
@@ -108,11 +109,11 @@ struct OutputProjection {
   static __device__ __forceinline__ void project_tile(const OutputProjectionParams& p, SharedStorage& smem, std::uint32_t x_smem,
                                                       std::int64_t tile) {
     const int warp = static_cast<int>(threadIdx.x / 32);
-    const Place at{static_cast<int>(threadIdx.x % 32), warp / kWarpsAlongChannels * kWarpPositions, warp % kWarpsAlongChannels * kWarpColumns};
+    const Place at{static_cast<int>(threadIdx.x % 32), warp / kWarpsAlongChannels * kWarpPositions, warp % kWarpsAlongChannels * kWarpChannels};
     const A a(at.lane, at.first_position);
     const B b(at.lane, at.first_channel);
     const std::uint32_t y_smem = x_smem + static_cast<unsigned>(p.resident_x_slabs * Rows::kSlabBytes);
-    Weights weights(p.weights, p.chunks * (p.x_slabs + p.y_slabs), y_smem + static_cast<unsigned>(p.resident_y_slabs * Rows::kSlabBytes),
+    Ring weights(p.weights, p.chunks * (p.x_slabs + p.y_slabs), y_smem + static_cast<unsigned>(p.resident_y_slabs * Rows::kSlabBytes),
                     p.stages);
     weights.start();
     const Positions::Start begin = p.positions.start(tile * kPositions);
@@ -150,7 +151,7 @@ struct OutputProjection {
 };
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
-__global__ void __launch_bounds__(2 * kPositions, kProjectionThreadsPerSm<kArithmetic, kIsWhole> / (2 * kPositions))
+__global__ void __launch_bounds__(kBlockThreads, kPositions == 128 || !kIsWhole ? 2 : kPositions == 64 ? 3 : 4)
     sm80_output_projection_kernel(const __grid_constant__ OutputProjectionParams p) {
   using Kernel = OutputProjection<kArithmetic, kPositions, kIsWhole>;
   extern __shared__ __align__(1024) std::uint8_t raw[];

@@ -18,7 +18,7 @@ struct TriangleContractionParams {
   std::int64_t tokens;  // N
   std::int64_t n_pad;
   std::int64_t batch;
-  std::int64_t tiles;        // of a side
+  std::int64_t tiles_m, tiles_n;
   std::int64_t total_tiles;  // of all planes
   std::int32_t stages;       // 2 or 3
 };
@@ -27,7 +27,7 @@ struct TriangleContractionParams {
 void launch_triangle_contraction(const TriangleContractionParams& params, Arithmetic arithmetic, bool incoming, const ContractionConfig& config,
                                  Chain& chain);
 
-/// Allows the kernels of an arithmetic their shared memory on the current device. Throws DEVICE_ERROR.
-void prepare_triangle_contraction(Arithmetic arithmetic, bool incoming, const ContractionConfig& config);
+/// As prepare_input_projection.
+void prepare_triangle_contraction(Arithmetic arithmetic, bool incoming, const ContractionConfig& config, std::size_t smem_bytes);
 
 }  // namespace trimul::cuda::sm80

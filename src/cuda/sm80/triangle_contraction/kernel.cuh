@@ -2,7 +2,7 @@
 // Triangle contraction: for every sample and channel y = A B^T (outgoing) or A^T B (incoming) of N x N planes.
 // docs/kernels/sm80-triangle-contraction.md has the schedule and what was tried.
 //
-// A block has one square tile of one plane at a time and streams slabs of k through a ring of shared memory, filled by cp.async. Outgoing, k runs
+// A block has one tile of one plane at a time and streams slabs of k through a ring of shared memory, filled by cp.async. Outgoing, k runs
 // along the rows of the planes, incoming across them; the operands keep the order they have in memory and are read accordingly.
 #pragma once
 
@@ -15,18 +15,20 @@ namespace trimul::cuda::sm80 {
 
 template <Arithmetic kArithmetic, bool kIncoming, int kTile>
 struct TriangleContraction {
-  static constexpr int kThreads = 2 * kTile;
-  static constexpr int kWarps = kThreads / 32;
-  static constexpr int kWarpsN = kTile / kWarpColumns;
-  static constexpr int kWarpRows = kTile / (kWarps / kWarpsN);
+  static constexpr int kThreads = kBlockThreads;
+  static constexpr int kTileM = kTile;
+  static constexpr int kTileN = tile_columns(kArithmetic, kTile);
+  static constexpr int kWarpsN = 2;
+  static constexpr int kWarpRows = kTileM / 2;
+  static constexpr int kWarpColumns = kTileN / 2;
   static constexpr int kMt = kWarpRows / 16;
+  static constexpr int kNt = kWarpColumns / 8;
   static constexpr Storage kStorage = kIncoming ? Storage::kColumns : Storage::kRows;
   static constexpr int kElementBytes = operand_bytes(kArithmetic);
   static constexpr int kChunkElements = kChunkBytes / kElementBytes;
   static constexpr int kSlab = slab_elements(kArithmetic);
-  static constexpr int kOperandBytes = kTile * kSlabRowBytes;
-  static constexpr int kStageBytes = 2 * kOperandBytes;
-  static constexpr int kChunksPerThread = kOperandBytes / kChunkBytes / kThreads;
+  static constexpr int kABytes = kTileM * kSlabRowBytes;
+  static constexpr int kStageBytes = kABytes + kTileN * kSlabRowBytes;
 
   struct Tile {
     const std::uint8_t* a;  // the plane
@@ -36,59 +38,69 @@ struct TriangleContraction {
   };
 
   static __device__ __forceinline__ Tile locate(const TriangleContractionParams& p, std::int64_t tile) {
-    const std::int64_t per_plane = p.tiles * p.tiles;
+    const std::int64_t per_plane = p.tiles_m * p.tiles_n;
     const std::int64_t plane = tile / per_plane;
     const std::int64_t place = tile - plane * per_plane;
     const std::int64_t channel = plane / p.batch;
     const std::int64_t offset = channel * p.pitch + (plane - channel * p.batch) * p.sample;
-    return {p.a + offset * kElementBytes, p.b + offset * kElementBytes, p.y + offset * y_bytes(kArithmetic), place / p.tiles * kTile,
-            place % p.tiles * kTile};
+    return {p.a + offset * kElementBytes, p.b + offset * kElementBytes, p.y + offset * y_bytes(kArithmetic), place / p.tiles_n * kTileM,
+            place % p.tiles_n * kTileN};
   }
 
-  static __device__ __forceinline__ int clamp_bytes(std::int64_t elements) {
-    return static_cast<int>(elements <= 0 ? 0 : elements >= kChunkElements ? kChunkBytes : elements * kElementBytes);
+  static __device__ __forceinline__ int clamp_bytes(std::int32_t elements) {
+    return min(max(elements, 0), kChunkElements) * kElementBytes;
   }
 
-  /// Starts the copy of one operand's part of a slab. What lies outside of the plane becomes zero.
-  static __device__ __forceinline__ void load_operand(const TriangleContractionParams& p, const std::uint8_t* plane, std::int64_t first,
-                                                      std::int64_t k, std::uint32_t to) {
-    const int thread = static_cast<int>(threadIdx.x);
-    if constexpr (!kIncoming) {
-      const int chunk = thread % kChunksPerSlabRow;
-      const int bytes = clamp_bytes(p.tokens - k - chunk * kChunkElements);
-#pragma unroll
-      for (int i = 0; i < kChunksPerThread; ++i) {
-        const int row = thread / kChunksPerSlabRow + i * (kThreads / kChunksPerSlabRow);
-        const bool is_inside = first + row < p.tokens && bytes > 0;
-        const std::uint8_t* const from = plane + (is_inside ? ((first + row) * p.n_pad + k + chunk * kChunkElements) * kElementBytes : 0);
-        ptx::cp_async_16(to + static_cast<unsigned>(row * kSlabRowBytes + ((chunk ^ (row & 7)) << 4)), from, is_inside ? bytes : 0);
-      }
-    } else {
-      constexpr int kRowChunks = kTile / kChunkElements;  // of one k
+  /// One thread's copies of one operand's part of the slabs: every kPassRows-th row of what lies in memory as rows, one chunk of each. What is outside of
+  /// the plane becomes zero.
+  template <int kRows>
+  struct Loader {
+    static constexpr int kRowChunks = kIncoming ? kRows / kChunkElements : kChunksPerSlabRow;  // of a row in memory
+    static constexpr int kMemoryRows = kIncoming ? kSlab : kRows;                              // of a slab
+    static constexpr int kPassRows = kThreads / kRowChunks;
+    static constexpr int kPasses = kMemoryRows / kPassRows;
+
+    const std::uint8_t* from;  // of the next slab
+    std::uint32_t to;          // in a stage
+    std::int32_t row;          // first row of the thread
+    std::int32_t rows_left;    // inside of the plane, from the slab's first row on
+    std::int32_t columns_left; // the same of columns, from the thread's chunk on
+
+    __device__ __forceinline__ Loader(const TriangleContractionParams& p, const std::uint8_t* plane, std::int64_t first) {
+      const int thread = static_cast<int>(threadIdx.x);
       const int chunk = thread % kRowChunks;
-      const int bytes = clamp_bytes(p.tokens - first - chunk * kChunkElements);
+      row = thread / kRowChunks;
+      const std::int64_t memory_row = (kIncoming ? 0 : first) + row;
+      const std::int64_t column = (kIncoming ? first : 0) + chunk * kChunkElements;
+      from = plane + (memory_row * p.n_pad + column) * kElementBytes;
+      rows_left = static_cast<std::int32_t>(p.tokens - (kIncoming ? 0 : first));
+      columns_left = static_cast<std::int32_t>(p.tokens - column);
+      const int key = kIncoming ? column_key<kArithmetic>(row) : row & 7;  // the same for all of the thread's rows
+      to = static_cast<unsigned>((kIncoming ? chunk / kChunksPerSlabRow * kSliceBytes<kArithmetic> : 0) + row * kSlabRowBytes +
+                                 ((chunk % kChunksPerSlabRow ^ key) << 4));
+    }
+
+    /// Starts the copies of the next slab.
+    __device__ __forceinline__ void load(std::int64_t row_bytes, std::uint32_t stage) {
+      const int bytes = clamp_bytes(columns_left);
+      const std::uint8_t* source = from;
 #pragma unroll
-      for (int i = 0; i < kChunksPerThread; ++i) {
-        const int row = thread / kRowChunks + i * (kThreads / kRowChunks);
-        const bool is_inside = k + row < p.tokens && bytes > 0;
-        const std::uint8_t* const from = plane + (is_inside ? ((k + row) * p.n_pad + first + chunk * kChunkElements) * kElementBytes : 0);
-        const int place = (chunk % kChunksPerSlabRow) ^ column_key<kArithmetic>(row);
-        ptx::cp_async_16(to + static_cast<unsigned>(chunk / kChunksPerSlabRow * kSliceBytes<kArithmetic> + row * kSlabRowBytes + (place << 4)), from,
-                         is_inside ? bytes : 0);
+      for (int pass = 0; pass < kPasses; ++pass) {
+        ptx::cp_async_16(stage + to + static_cast<unsigned>(pass * kPassRows * kSlabRowBytes), source, row + pass * kPassRows < rows_left ? bytes : 0);
+        source += kPassRows * row_bytes;
+      }
+      if constexpr (kIncoming) {
+        from = source;
+        rows_left -= kSlab;
+      } else {
+        from += kSlabRowBytes;
+        columns_left -= kSlab;
       }
     }
-  }
-
-  static __device__ __forceinline__ void load_slab(const TriangleContractionParams& p, const Tile& tile, std::int64_t slab, std::uint32_t to) {
-    if (slab * kSlab < p.tokens) {
-      load_operand(p, tile.a, tile.m, slab * kSlab, to);
-      load_operand(p, tile.b, tile.n, slab * kSlab, to + kOperandBytes);
-    }
-    ptx::cp_async_commit_group();
-  }
+  };
 
   static __device__ __forceinline__ void store_tile(const TriangleContractionParams& p, const Tile& tile, int first_row, int first_column,
-                                                    const float (&acc)[kMt][kWarpTilesN][4]) {
+                                                    const float (&acc)[kMt][kNt][4]) {
     const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
     for (int mi = 0; mi < kMt; ++mi)
@@ -98,7 +110,7 @@ struct TriangleContraction {
         if (row >= p.tokens) continue;
         std::uint8_t* const to = tile.y + (row * p.n_pad) * y_bytes(kArithmetic);
 #pragma unroll
-        for (int ni = 0; ni < kWarpTilesN; ++ni) {
+        for (int ni = 0; ni < kNt; ++ni) {
           // The column is even and n_pad too: where it is inside of N, the next one is at least padding.
           const std::int64_t column = tile.n + first_column + b_row<kArithmetic, kStorage>(lane, ni);
           if (column >= p.tokens) continue;
@@ -120,28 +132,40 @@ struct TriangleContraction {
     const int first_column = warp % kWarpsN * kWarpColumns;
     const AOperand<kArithmetic, kStorage> a(lane, first_row);
     const BOperand<kArithmetic, kStorage> b(lane, first_column);
-    for (int stage = 0; stage < p.stages - 1; ++stage) load_slab(p, tile, stage, smem + static_cast<unsigned>(stage * kStageBytes));
-    float acc[kMt][kWarpTilesN][4];
+    Loader<kTileM> a_loader(p, tile.a, tile.m);
+    Loader<kTileN> b_loader(p, tile.b, tile.n);
+    const int slabs = static_cast<int>((p.tokens + kSlab - 1) / kSlab);
+    const std::int64_t row_bytes = p.n_pad * kElementBytes;
+    int loaded = 0;
+    const auto load_next = [&](std::uint32_t stage) {
+      if (loaded < slabs) {
+        a_loader.load(row_bytes, stage);
+        b_loader.load(row_bytes, stage + kABytes);
+      }
+      ptx::cp_async_commit_group();
+      ++loaded;
+    };
+    for (int stage = 0; stage < p.stages - 1; ++stage) load_next(smem + static_cast<unsigned>(stage * kStageBytes));
+    float acc[kMt][kNt][4];
     clear(acc);
-    int read_stage = 0;
-    int write_stage = p.stages - 1;
-    const std::int64_t slabs = (p.tokens + kSlab - 1) / kSlab;
+    std::uint32_t read_stage = smem;
+    const std::uint32_t last_stage = smem + static_cast<unsigned>((p.stages - 1) * kStageBytes);
+    std::uint32_t write_stage = last_stage;
 #pragma unroll 1
-    for (std::int64_t slab = 0; slab < slabs; ++slab) {
+    for (int slab = 0; slab < slabs; ++slab) {
       wait_for_oldest(p.stages);
       __syncthreads();  // every thread's copies are there, and the stage to write has been read
-      load_slab(p, tile, slab + p.stages - 1, smem + static_cast<unsigned>(write_stage * kStageBytes));
-      const std::uint32_t stage = smem + static_cast<unsigned>(read_stage * kStageBytes);
-      multiply_slab(acc, a, stage, b, stage + kOperandBytes);
-      read_stage = read_stage + 1 == p.stages ? 0 : read_stage + 1;
-      write_stage = write_stage + 1 == p.stages ? 0 : write_stage + 1;
+      load_next(write_stage);
+      multiply_slab(acc, a, read_stage, b, read_stage + kABytes);
+      write_stage = read_stage;  // the one that has just been read is the next to be written
+      read_stage = read_stage == last_stage ? smem : read_stage + kStageBytes;
     }
     store_tile(p, tile, first_row, first_column, acc);
   }
 };
 
 template <Arithmetic kArithmetic, bool kIncoming, int kTile>
-__global__ void __launch_bounds__(2 * kTile, kProjectionThreadsPerSm<kArithmetic> / (2 * kTile))
+__global__ void __launch_bounds__(kBlockThreads, kTile == 128 ? 2 : 4)
     sm80_triangle_contraction_kernel(const __grid_constant__ TriangleContractionParams p) {
   using Kernel = TriangleContraction<kArithmetic, kIncoming, kTile>;
   extern __shared__ __align__(1024) std::uint8_t raw[];

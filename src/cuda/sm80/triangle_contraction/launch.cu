@@ -21,11 +21,11 @@ Kernel kernel_of(Arithmetic arithmetic, bool incoming, int tile) {
 void launch_triangle_contraction(const TriangleContractionParams& params, Arithmetic arithmetic, bool incoming, const ContractionConfig& config,
                                  Chain& chain) {
   chain.add(kernel_of(arithmetic, incoming, config.tile),
-            {.blocks = grid_blocks(params.total_tiles), .threads = 2 * config.tile, .smem_bytes = config.smem_bytes, .overlaps = false}, params);
+            {.blocks = grid_blocks(params.total_tiles), .threads = kBlockThreads, .smem_bytes = config.smem_bytes, .overlaps = false}, params);
 }
 
-void prepare_triangle_contraction(Arithmetic arithmetic, bool incoming, const ContractionConfig& config) {
-  allow_shared_memory(kernel_of(arithmetic, incoming, config.tile), config.smem_bytes);
+void prepare_triangle_contraction(Arithmetic arithmetic, bool incoming, const ContractionConfig& config, std::size_t smem_bytes) {
+  allow_shared_memory(kernel_of(arithmetic, incoming, config.tile), smem_bytes);
 }
 
 }  // namespace trimul::cuda::sm80

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of the pair tensor in registers as an operand of 16-bit products, for the kernels that keep all weights in shared memory.
+//
+// A quad has a row; its thread t loads the 16-byte chunks t, t + 4, ... of it, one load each. The eight channels of a chunk are four registers, which
+// serve as the two halves of two k steps: register r of chunk t + 4 j is half r % 2 of step 2 j + r / 2. So k runs over the channels in another
+// order, in which the weights are packed too (PackedLayout).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/common/fragment_norm.cuh"
+#include "cuda/sm80/operand.cuh"
+#include "cuda/sm80/pair_rows.cuh"
+#include "cuda/sm80/weight_ring.cuh"
+
+namespace trimul::cuda::sm80 {
+
+template <Arithmetic kArithmetic>
+__device__ __forceinline__ void mma_16bit(float (&d)[4], const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1) {
+  if constexpr (kArithmetic == Arithmetic::kBf16)
+    ptx::mma_m16n8k16(d, a, b0, b1);
+  else
+    ptx::mma_m16n8k16_f16(d, a, b0, b1);
+}
+
+template <Arithmetic kArithmetic>
+__device__ __forceinline__ float low_half(std::uint32_t pair) {
+  if constexpr (kArithmetic == Arithmetic::kBf16) return __uint_as_float(pair << 16);
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(pair & 0xffffU)));
+}
+template <Arithmetic kArithmetic>
+__device__ __forceinline__ float high_half(std::uint32_t pair) {
+  if constexpr (kArithmetic == Arithmetic::kBf16) return __uint_as_float(pair & 0xffff0000U);
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16)));
+}
+template <Arithmetic kArithmetic>
+__device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
+  if constexpr (kArithmetic == Arithmetic::kBf16) return pack_pair_bf16(low, high);
+  return pack_pair_f16(low, high);
+}
+
+/// value * sigmoid(gate) of products whose weights were packed halved (bf16) or as they are (fp16).
+template <Arithmetic kArithmetic>
+__device__ __forceinline__ float gated_packed(float value, float gate) {
+  if constexpr (kArithmetic == Arithmetic::kBf16) return fmaf(value, ptx::tanh_approx(gate), value);
+  return gated<kArithmetic>(value, gate);
+}
+
+/// 1 / kWidth, twice.
+template <Arithmetic kArithmetic, int kWidth>
+inline constexpr std::uint32_t kInverseWidths = 0x10001U * (kArithmetic == Arithmetic::kBf16 ? (kWidth == 64 ? 0x3c80U : 0x3c00U)
+                                                                                              : (kWidth == 64 ? 0x2400U : 0x2000U));
+
+/// How a row is normalised: x scale + shift.
+struct Affine {
+  float scale, shift;
+};
+
+/// One thread's part of a row of kWidth channels, 64 or 128.
+template <Arithmetic kArithmetic, int kWidth>
+struct FragmentRow {
+  static constexpr int kChunks = kWidth / 32;
+  static constexpr int kRegisters = 4 * kChunks;
+  static constexpr int kSteps = kWidth / 16;
+  using Registers = std::uint32_t[kRegisters];
+
+  /// `row`: of x, in memory. `t`: of the quad.
+  static __device__ __forceinline__ void load(const void* row, bool is_vectorised, int t, Registers& values) {
+#pragma unroll
+    for (int j = 0; j < kChunks; ++j) {
+      const int first = (t + 4 * j) * kOctet;
+      if (is_vectorised) {
+        const uint4 chunk = reinterpret_cast<const uint4*>(row)[t + 4 * j];
+        values[4 * j] = chunk.x, values[4 * j + 1] = chunk.y, values[4 * j + 2] = chunk.z, values[4 * j + 3] = chunk.w;
+      } else {
+        const auto* const from = static_cast<const std::uint16_t*>(row) + first;
+#pragma unroll
+        for (int r = 0; r < 4; ++r) values[4 * j + r] = from[2 * r] | std::uint32_t{from[2 * r + 1]} << 16;
+      }
+    }
+  }
+
+  /// Means of rows as a B operand, one row a thread: products with 1 / kWidth, exact, on the tensor cores. Whole warp.
+  static __device__ __forceinline__ float mean_as_b(const Registers& values, int lane) {
+    constexpr std::uint32_t kInverse = kInverseWidths<kArithmetic, kWidth>;
+    constexpr std::uint32_t kInverses[4] = {kInverse, kInverse, kInverse, kInverse};
+    float sums[4] = {};
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) mma_16bit<kArithmetic>(sums, kInverses, values[2 * step], values[2 * step + 1]);
+    // Columns 2 t and 2 t + 1 of the product are with thread t; the row here is column g.
+    const int source = lane / 4 * 4 + lane / 8;
+    const float even = __shfl_sync(0xffffffffU, sums[0], source);
+    const float odd = __shfl_sync(0xffffffffU, sums[1], source);
+    return lane / 4 % 2 == 0 ? even : odd;
+  }
+
+  /// Sum over the row of the squared deviations. bf16 pairs are taken apart in another way than everywhere else, or ptxas would hold all values of the rows
+  /// until they are normalised (fragment_norm.cuh).
+  static __device__ __forceinline__ float squares(const Registers& values, float mean) {
+    float parts[2] = {0.0F, 0.0F};
+#pragma unroll
+    for (int i = 0; i < kRegisters; ++i) {
+      float low = 0.0F;
+      float high = 0.0F;
+      if constexpr (kArithmetic == Arithmetic::kBf16)
+        low = UnpackByPermute{}.low(values[i]) - mean, high = UnpackByPermute{}.high(values[i]) - mean;
+      else
+        low = low_half<kArithmetic>(values[i]) - mean, high = high_half<kArithmetic>(values[i]) - mean;
+      parts[0] = fmaf(low, low, parts[0]);
+      parts[1] = fmaf(high, high, parts[1]);
+    }
+    return quad_sum(parts[0] + parts[1]);
+  }
+
+  /// Works out how to normalise the row. The mean of equal 16-bit values is exact; where a row is nearly constant the scale is cut short enough for its
+  /// products with them to be exact too (fragment_norm.cuh). Whole warp: rows whose squares overflow, or whose mean is huge, are multiplied by 2^-70 in
+  /// place, and eps with them; `mean_of(values)` is called again then.
+  template <typename MeanOf>
+  static __device__ __forceinline__ Affine statistics(Registers& values, float mean, float eps, const MeanOf& mean_of) {
+    constexpr float kInverseWidth = 1.0F / kWidth;
+    constexpr std::uint32_t kCut = kArithmetic == Arithmetic::kBf16 ? 0xffffff00U : 0xfffff800U;
+    float sum = squares(values, mean);
+    if constexpr (kArithmetic == Arithmetic::kBf16) {
+      const bool is_safe = sum < 0x1p127F && fabsf(mean) < kHugeElement;
+      if (!__all_sync(0xffffffffU, is_safe)) {
+        const float factor = is_safe ? 1.0F : 0x1p-70F;
+#pragma unroll
+        for (int i = 0; i < kRegisters; ++i)
+          values[i] = pack_pair<kArithmetic>(low_half<kArithmetic>(values[i]) * factor, high_half<kArithmetic>(values[i]) * factor);
+        if (!is_safe) eps = fmaxf(eps * factor * factor, 1e-30F);
+        mean = mean_of(values);
+        sum = squares(values, mean);
+      }
+    }
+    const float variance = sum * kInverseWidth;
+    float scale = rsqrtf(variance + eps);
+    if (variance < 1e-6F * mean * mean) scale = __uint_as_float(__float_as_uint(scale) & kCut);
+    return {scale, -mean * scale};
+  }
+
+  /// values = (values scale + shift) weight + bias, rounded, in place; norm[channel] = (weight, bias) in shared memory. Several rows at once, so that the
+  /// pairs are read once.
+  template <int kRows>
+  static __device__ __forceinline__ void normalise(Registers (&rows)[kRows], const Affine (&affine)[kRows], const float2* norm, int t) {
+#pragma unroll
+    for (int j = 0; j < kChunks; ++j)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const float4 n = *reinterpret_cast<const float4*>(norm + (t + 4 * j) * kOctet + 2 * r);
+#pragma unroll
+        for (int row = 0; row < kRows; ++row) {
+          const std::uint32_t pair = rows[row][4 * j + r];
+          const float low = fmaf(low_half<kArithmetic>(pair), affine[row].scale, affine[row].shift);
+          const float high = fmaf(high_half<kArithmetic>(pair), affine[row].scale, affine[row].shift);
+          rows[row][4 * j + r] = pack_pair<kArithmetic>(fmaf(low, n.x, n.y), fmaf(high, n.z, n.w));
+        }
+      }
+  }
+};
+
+/// Means of rows g and g + 8 of an A operand whose fragment of a step is fragment(step, i). Whole warp.
+template <Arithmetic kArithmetic, int kWidth, typename Fragment>
+__device__ __forceinline__ float2 means_as_a(const Fragment& fragment) {
+  constexpr std::uint32_t kInverse = kInverseWidths<kArithmetic, kWidth>;
+  float sums[4] = {};
+#pragma unroll
+  for (int step = 0; step < kWidth / 16; ++step) {
+    const std::uint32_t a[4] = {fragment(step, 0), fragment(step, 1), fragment(step, 2), fragment(step, 3)};
+    mma_16bit<kArithmetic>(sums, a, kInverse, kInverse);
+  }
+  return make_float2(sums[0], sums[2]);
+}
+
+/// Copies `bytes`, a multiple of 16, into shared memory by the whole block; visible after wait_group<0> and a barrier.
+__device__ __forceinline__ void copy_to_shared(std::uint32_t to, const std::uint8_t* from, int bytes) {
+  for (int at = static_cast<int>(threadIdx.x) * kChunkBytes; at < bytes; at += static_cast<int>(blockDim.x) * kChunkBytes)
+    ptx::cp_async_16(to + static_cast<unsigned>(at), from + at);
+}
+
+}  // namespace trimul::cuda::sm80
