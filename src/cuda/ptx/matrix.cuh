@@ -76,6 +76,25 @@ __device__ __forceinline__ float tanh_approx(float x) {
   return y;
 }
 
+/// rcp.approx.ftz.f32: within one unit in the last place; 0 of infinity.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// cvt.f32.f16 of either half of a register.
+__device__ __forceinline__ float widen_low_half(std::uint32_t pair) {
+  float value;
+  asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %1;\n\tcvt.f32.f16 %0, low;\n\t}" : "=f"(value) : "r"(pair));
+  return value;
+}
+__device__ __forceinline__ float widen_high_half(std::uint32_t pair) {
+  float value;
+  asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %1;\n\tcvt.f32.f16 %0, high;\n\t}" : "=f"(value) : "r"(pair));
+  return value;
+}
+
 /// prmt.b32: the bytes of {0, value} that the selector names.
 template <std::uint32_t kSelector>
 __device__ __forceinline__ std::uint32_t permute_bytes(std::uint32_t value) {

@@ -94,7 +94,7 @@ struct FragmentRow {
     return lane / 4 % 2 == 0 ? even : odd;
   }
 
-  /// Sum over the row of the squared deviations. bf16 pairs are taken apart in another way than everywhere else, or ptxas would hold all values of the rows
+  /// Sum over the row of the squared deviations. Pairs are taken apart in another way than everywhere else, or ptxas would hold all values of the rows
   /// until they are normalised (fragment_norm.cuh).
   static __device__ __forceinline__ float squares(const Registers& values, float mean) {
     float parts[2] = {0.0F, 0.0F};
@@ -105,7 +105,7 @@ struct FragmentRow {
       if constexpr (kArithmetic == Arithmetic::kBf16)
         low = UnpackByPermute{}.low(values[i]) - mean, high = UnpackByPermute{}.high(values[i]) - mean;
       else
-        low = low_half<kArithmetic>(values[i]) - mean, high = high_half<kArithmetic>(values[i]) - mean;
+        low = ptx::widen_low_half(values[i]) - mean, high = ptx::widen_high_half(values[i]) - mean;
       parts[0] = fmaf(low, low, parts[0]);
       parts[1] = fmaf(high, high, parts[1]);
     }

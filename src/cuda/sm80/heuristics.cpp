@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMostPositions = 128;
 constexpr std::int64_t kNormPairBytes = 8;
+constexpr std::int64_t kNarrowWidth = 32;
 
 /// Largest tile first: it reads the weights least often.
 constexpr int kTilePositionChoices[] = {128, 64, 32};
@@ -30,6 +31,9 @@ bool fills(const core::Problem& problem, const core::DeviceInfo& device, int pos
 Arithmetic arithmetic_of(const core::Problem& problem) {
   using core::Precision;
   if (problem.precision == Precision::kIeee) return Arithmetic::kIeee;
+  // Between few channels the second LayerNorm magnifies the rounding of y without bound; fp32 costs little there.
+  const bool is_16_bit = problem.precision == Precision::kBf16 || problem.x_dtype != core::DType::kF32;
+  if (is_16_bit && problem.c_hidden < kNarrowWidth) return Arithmetic::kIeee;
   if (problem.precision == Precision::kBf16 || problem.x_dtype == core::DType::kBf16) return Arithmetic::kBf16;
   if (problem.x_dtype == core::DType::kF16) return Arithmetic::kFp16;
   return problem.precision == Precision::kTf32 ? Arithmetic::kTf32 : Arithmetic::kTf32x3;

@@ -74,7 +74,7 @@ __device__ __forceinline__ float gated(float value, float gate) {
     const float half = 0.5F * value;
     return fmaf(half, ptx::tanh_approx(0.5F * gate), half);
   }
-  return __fdividef(value, 1.0F + __expf(-gate));
+  return value * ptx::reciprocal_approx(1.0F + __expf(-gate));  // 0 where the power is infinite
 }
 
 }  // namespace trimul::cuda::sm80

@@ -16,6 +16,7 @@ struct ResidentInputProjection {
   static constexpr int kChunkBlocks = kInChunkRows / 16;
   static constexpr int kImageBytes = kInChunkRows * kSlabRowBytes;
   static constexpr int kWarps = kResidentThreads / 32;
+  static constexpr int kRowsAtOnce = kArithmetic == Arithmetic::kBf16 ? 4 : 2;  // that share the reading of the norm's pairs, as registers allow
   using Row = FragmentRow<kArithmetic, kWidth>;
   using Whole = InputProjection<kArithmetic, 128, true>;
 
@@ -67,11 +68,15 @@ struct ResidentInputProjection {
       }
     }
     const Mask mask = spread(Whole::mask_of(p, p.positions.pair(begin, lane)), t);
-    Affine affine[kNt];
     const auto mean_of = [lane](const typename Row::Registers& values) { return Row::mean_as_b(values, lane); };
 #pragma unroll
-    for (int ni = 0; ni < kNt; ++ni) affine[ni] = Row::statistics(z[ni], mean_of(z[ni]), p.eps, mean_of);
-    Row::template normalise<kNt>(z, affine, norm, t);
+    for (int ni = 0; ni < kNt; ni += kRowsAtOnce) {
+      auto& rows = reinterpret_cast<typename Row::Registers(&)[kRowsAtOnce]>(z[ni]);
+      Affine affine[kRowsAtOnce];
+#pragma unroll
+      for (int k = 0; k < kRowsAtOnce; ++k) affine[k] = Row::statistics(rows[k], mean_of(rows[k]), p.eps, mean_of);
+      Row::template normalise<kRowsAtOnce>(rows, affine, norm, t);
+    }
 
     const AOperand<kArithmetic, Storage::kRows> a(lane, 0);
     const std::int64_t channel_bytes = p.positions.pitch * 2;
@@ -83,19 +88,19 @@ struct ResidentInputProjection {
       const std::uint32_t image =
           weights + static_cast<unsigned>(block / kChunkBlocks * kSlabs * kImageBytes + block % kChunkBlocks * 16 * kSlabRowBytes);
       float acc[kNt][4] = {};
-      if constexpr (kHasBias) {
-        const float* const bias = p.bias + first_chunk * kInChunkRows + block * 16 + g;
-        const float value_bias = __ldg(bias);
-        const float gate_bias = __ldg(bias + 8);
-#pragma unroll
-        for (int ni = 0; ni < kNt; ++ni) acc[ni][0] = value_bias, acc[ni][1] = value_bias, acc[ni][2] = gate_bias, acc[ni][3] = gate_bias;
-      }
 #pragma unroll
       for (int step = 0; step < Row::kSteps; ++step) {
         std::uint32_t fragment[4];
         a.load(fragment, image + static_cast<unsigned>(step / kStepsPerSlab * kImageBytes), 0, step % kStepsPerSlab);
 #pragma unroll
         for (int ni = 0; ni < kNt; ++ni) mma_16bit<kArithmetic>(acc[ni], fragment, z[ni][2 * step], z[ni][2 * step + 1]);
+      }
+      if constexpr (kHasBias) {
+        const float* const bias = p.bias + first_chunk * kInChunkRows + block * 16 + g;
+        const float value_bias = __ldg(bias);
+        const float gate_bias = __ldg(bias + 8);
+#pragma unroll
+        for (int ni = 0; ni < kNt; ++ni) acc[ni][0] += value_bias, acc[ni][1] += value_bias, acc[ni][2] += gate_bias, acc[ni][3] += gate_bias;
       }
       store_rows(mask, t, block * 8 < own_channels ? to : nullptr, acc);
       to += 8 * channel_bytes;
