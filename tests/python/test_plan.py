@@ -152,7 +152,7 @@ def test_what_a_plan_tells(device, rng):
     c_z, c, pairs, width = made.served.c_z, made.served.c, 2 * 64 * 64, made.x.element_size()
     assert made.plan.traffic_bytes() == pairs * (width * (3 * c_z + 6 * c) + 2)
     assert made.plan.flop() == 8 * pairs * c_z * c + 2 * c * 64 * pairs + 2 * pairs * c_z * (c + c_z)
-    assert made.plan.implementation == ("cpu" if device == "cpu" else "cuda:sm90")
+    assert made.plan.implementation == cases.implementation_of(device)
     for text in ("B=2 N=64", f"C_z={c_z} C={c}", "outgoing", f"implementation: {made.plan.implementation}", "workspace_bytes: "):
         assert text in made.plan.explain()
     assert (made.plan.floor_us() > 0) == (device == "cuda")
