@@ -91,8 +91,8 @@ def recommend(
     """Complete knobs for B samples of N tokens: what a plan without knobs would use.
 
     c: hidden width C; c_z: pair width, C where None. `arch`: the GPU architecture to recommend for, whether or not one is here ("sm80", "sm86",
-    "sm89", "sm90", "sm100", "sm120"); None: the GPU `device` that is here. `implementation`: whose knobs; None: those of the first that serves. device="cpu": the CPU's knobs. ValueError for what no problem can be; NotImplementedError with each
-    implementation's reason where none serves.
+    "sm89", "sm90", "sm100", "sm120"); None: the GPU `device` that is here. device="cpu": the CPU's knobs. `implementation`: whose knobs; None: those
+    of the first that serves. ValueError for what no problem can be; NotImplementedError with each implementation's reason where none serves.
     """
     place = _arguments.device_of(device)
     B, N, c = (_arguments.check_integer(name, value) for name, value in (("B", B), ("N", N), ("c", c)))
