@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "failure.hpp"
-#include "narrow_rule.hpp"
+#include "kernel_cell_rule.hpp"
 
 namespace trimul::cli {
 namespace {
@@ -39,32 +39,39 @@ double rms_of(const std::vector<double>& values) {
   return std::sqrt(squares / static_cast<double>(values.empty() ? 1 : values.size()));
 }
 
+/// The largest error among samples of the plain composition's.
+template <typename Error>
+double worst_sample(const PlainSamples& plain, const std::vector<double>* kernel, const Error& error) {
+  const double worst = std::max(error(plain.forward), error(plain.backward));
+  return kernel == nullptr ? worst : std::max(worst, error(*kernel));
+}
+
 }  // namespace
 
 Bounds bounds_of(std::string_view implementation, const ProblemLine& line) {
-  if (implementation == "reference") return {bound_in(kReferenceBounds, line.dtype), std::nullopt};
-  if (implementation == "cpu") return {bound_in(kCpuBounds, line.dtype), std::nullopt};
-  // fp32 throughout: as the CPU.
-  if (line.precision == TRIMUL_PRECISION_IEEE) return {bound_in(kCpuBounds, line.dtype), std::nullopt};
-  if (line.precision == TRIMUL_PRECISION_TF32 && line.dtype == TRIMUL_F32) return {kGpuTf32, std::nullopt};
-  const trimul_dtype dtype = line.precision == TRIMUL_PRECISION_BF16 ? TRIMUL_BF16 : line.dtype;
+  const trimul_dtype dtype = out_dtype_of(line);
+  if (implementation == "reference") return {bound_in(kReferenceBounds, dtype), std::nullopt};
+  // Rounds the output alone, and so does a GPU under ieee.
+  if (implementation == "cpu" || line.precision == TRIMUL_PRECISION_IEEE) return {bound_in(kCpuBounds, dtype), std::nullopt};
+  if (products_of(true, line.dtype, line.precision) == Products::kTf32) return {kGpuTf32, std::nullopt};
   if (dtype != TRIMUL_BF16) return {bound_in(kGpuBounds, dtype), std::nullopt};
   return {line.bias == BiasKind::kNoBias ? bound_in(kGpuBounds, dtype) : kGpuBf16WithBias, kGpuBf16ToKernel};
 }
 
-double narrow_bound(const PlainSamples& plain, const std::vector<double>& reference, trimul_dtype dtype) {
-  return narrow_rms_limit(std::max(compare(plain.forward, reference).relative_rms, compare(plain.backward, reference).relative_rms), dtype);
+double narrow_bound(const PlainSamples& plain, const std::vector<double>* kernel, const std::vector<double>& reference) {
+  const double worst = worst_sample(plain, kernel, [&](const auto& sample) { return compare(sample, reference).relative_rms; });
+  return narrow_rms_limit(worst, plain.dtype, plain.products);
 }
 
 std::string judge_narrow_cells(const std::vector<double>& got, const std::vector<double>& reference, const PlainSamples& plain,
-                               trimul_dtype dtype) {
+                               const std::vector<double>* kernel) {
   if (reference.empty()) return "";
-  const double worst = std::max(largest_difference(plain.forward, reference), largest_difference(plain.backward, reference));
+  const double worst = worst_sample(plain, kernel, [&](const auto& sample) { return largest_difference(sample, reference); });
   const double rms = rms_of(reference);
   const std::size_t c_z = reference.size() / plain.slope.size();
   for (std::size_t k = 0; k < reference.size(); ++k) {
     const double difference = std::abs(got[k] - reference[k]);
-    const double limit = cell_limit(worst, rms > 0 ? rms : 1.0, plain.slope[k / c_z], reference[k], dtype);
+    const double limit = cell_limit(worst, rms > 0 ? rms : 1.0, plain.slope[k / c_z], reference[k], plain.dtype, plain.products);
     if (difference > limit)
       return fmt::format("value {} is {}, the reference {}: off by {:.3e}, expected at most {:.3e}", k, got[k], reference[k], difference,
                          limit);
@@ -91,26 +98,19 @@ ErrorFigures compare(const std::vector<double>& got, const std::vector<double>& 
 }
 
 std::string judge_cells(const std::vector<double>& got, const std::vector<double>& reference) {
-  constexpr double kNear = 4e-3;
-  constexpr double kFar = 2e-2;
-  constexpr double kShareBeyondNear = 300e-6;
   const double rms = rms_of(reference);
   std::size_t beyond = 0;
   for (std::size_t k = 0; k < reference.size(); ++k) {
     const double difference = std::abs(got[k] - reference[k]);
-    const double share = std::abs(reference[k]) / 64;
-    if (difference > kFar * rms + share)
+    if (difference > kernel_cell_limit(kFarShareOfRms, rms, reference[k]))
       return fmt::format("value {} is {}, the reference with the kernels' rounding points {}: off by more than {} of its RMS and 1/64", k,
-                         got[k], reference[k], kFar);
-    beyond += difference > kNear * rms + share ? 1U : 0U;
+                         got[k], reference[k], kFarShareOfRms);
+    beyond += difference > kernel_cell_limit(kNearShareOfRms, rms, reference[k]) ? 1U : 0U;
   }
-  // What is judged is mostly a sample of some thousand values, in which the count scatters: three standard deviations on top
-  // (docs/numerics.md).
-  const double expected = kShareBeyondNear * static_cast<double>(reference.size());
-  const double most = expected + 3 * std::sqrt(expected) + 1;
+  const double most = most_beyond_near(reference.size());
   if (static_cast<double>(beyond) <= most) return "";
   return fmt::format("{} of {} values are off by more than {} of the RMS and 1/64, expected at most {:.0f}", beyond, reference.size(),
-                     kNear, most);
+                     kNearShareOfRms, std::floor(most));
 }
 
 }  // namespace trimul::cli

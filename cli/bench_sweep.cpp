@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "contender.hpp"
+#include "failure.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 #include "sweep_table.hpp"
@@ -145,14 +146,23 @@ SweptProblem sweep_problem(const GpuBench& gpu, const trimul_device& device, con
   problem.device = device;
   problem.has_mask = 1;
   std::vector<Combination> combinations;
-  for (KnobValues& values : all_combinations(ranges)) combinations.emplace_back(std::move(values), problem, implementation, ranges);
+  for (KnobValues& values : all_combinations(ranges)) {
+    try {
+      combinations.emplace_back(std::move(values), problem, implementation, ranges);
+    } catch (const Failure& failure) {
+      if (failure.exit_code() != kUnsupported) throw;  // else a tile that does not fit these widths
+    }
+  }
   const SweepInputs inputs(line, device);
   const WeightsHandle weights = create_weights(*combinations.front().plan(), inputs.parameters());
-  const std::size_t workspace_bytes = trimul_plan_workspace_bytes(combinations.front().plan());
+  std::size_t workspace_bytes = 0;
+  for (const Combination& combination : combinations)
+    workspace_bytes = std::max(workspace_bytes, trimul_plan_workspace_bytes(combination.plan()));
   const DeviceMemory out(device, inputs.x_bytes());
   const DeviceMemory workspace(device, workspace_bytes);
   trimul_tensor out_view = inputs.x();
   out_view.data = out.data();
+  out_view.dtype = out_dtype_of(line);
   trimul_execute_args args = TRIMUL_EXECUTE_ARGS_INIT;
   args.x = &inputs.x();
   args.mask = &inputs.mask();

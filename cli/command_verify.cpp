@@ -42,6 +42,11 @@ constexpr const char* kBuiltInProblems[] = {
     "1 97 128 128 fp32 outgoing random all",
     "1 101 64 64 fp16 incoming padded",
     "1 129 64 64 bf16 outgoing one_off all residual",
+    "1 65 64 128 fp32 incoming random tf32",
+    "2 33 48 48 fp32 outgoing fractional all ieee",
+    "1 40 128 64 fp32 outgoing padded p_in bfloat16",
+    "1 27 256 256 bf16 incoming random g_out ieee",
+    "1 19 7 5 fp32 outgoing random all tf32",
 };
 
 struct Outcome {

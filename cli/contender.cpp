@@ -31,10 +31,13 @@ std::string judge(CheckResult& result, const std::vector<double>& got, const Pro
   const Bounds bounds = bounds_of(result.implementation, line);
   const bool narrow = line.c_hidden < kNarrowWidth && line.dtype != TRIMUL_F64;
   result.error = to_none.relative_rms;
-  result.bound = narrow ? narrow_bound(oracle.plain(), oracle.none(), line.dtype) : bounds.to_none;
+  const bool on_gpu = is_for_gpus(result.implementation);
+  const Products products = products_of(on_gpu, line.dtype, line.precision);
+  const std::vector<double>* const kernel = narrow && on_gpu ? &oracle.kernel() : nullptr;
+  result.bound = narrow ? narrow_bound(oracle.plain(products), kernel, oracle.none()) : bounds.to_none;
   if (!to_none.mismatch.empty()) return to_none.mismatch;
   if (!(result.error <= result.bound)) return describe_error(to_none, result.bound, "without rounding points");
-  if (narrow) return judge_narrow_cells(got, oracle.none(), oracle.plain(), line.dtype);
+  if (narrow) return judge_narrow_cells(got, oracle.none(), oracle.plain(products), kernel);
   if (!bounds.to_kernel) return "";
   const ErrorFigures to_kernel = compare(got, oracle.kernel());
   result.kernel_error = to_kernel.relative_rms;

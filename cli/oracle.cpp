@@ -48,17 +48,20 @@ const std::vector<double>& Oracle::kernel() {
   return *kernel_;
 }
 
-const PlainSamples& Oracle::plain() {
-  if (plain_) return *plain_;
+const PlainSamples& Oracle::plain(Products products) {
+  if (const auto known = plain_.find(products); known != plain_.end()) return known->second;
   const Settings settings = settings_of(line_);
-  plain_.emplace();
-  plain_->forward = select(plain_composition(inputs_, settings, SumOrder::kForward).data(), TRIMUL_F64);
-  plain_->backward = select(plain_composition(inputs_, settings, SumOrder::kBackward).data(), TRIMUL_F64);
-  plain_->slope = slope_errors(inputs_, settings);
-  if (!is_sampled_) return *plain_;
-  const std::vector<double> all = std::exchange(plain_->slope, {});
-  for (const auto& [b, i, j] : cells_) plain_->slope.push_back(all[static_cast<std::size_t>((b * line_.tokens + i) * line_.tokens + j)]);
-  return *plain_;
+  const auto sample = [&](SumOrder order) { return select(plain_composition(inputs_, settings, products, order).data(), TRIMUL_F64); };
+  PlainSamples plain{.dtype = out_dtype_of(line_),
+                     .products = products,
+                     .forward = sample(SumOrder::kForward),
+                     .backward = sample(SumOrder::kBackward),
+                     .slope = slope_errors(inputs_, settings, products)};
+  if (is_sampled_) {
+    const std::vector<double> all = std::exchange(plain.slope, {});
+    for (const auto& [b, i, j] : cells_) plain.slope.push_back(all[static_cast<std::size_t>((b * line_.tokens + i) * line_.tokens + j)]);
+  }
+  return plain_.emplace(products, std::move(plain)).first->second;
 }
 
 std::vector<double> Oracle::select(const void* out, trimul_dtype dtype) const {

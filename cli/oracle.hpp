@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -21,8 +22,8 @@ class Oracle {
   [[nodiscard]] const std::vector<double>& none() const { return none_; }
   /// With the rounding points of GPU kernels; computed when first asked for.
   [[nodiscard]] const std::vector<double>& kernel();
-  /// Of plain compositions in x's dtype; computed when first asked for.
-  [[nodiscard]] const PlainSamples& plain();
+  /// Of plain compositions in the result's dtype; computed when first asked for.
+  [[nodiscard]] const PlainSamples& plain(Products products);
   /// The values of the oracle's cells out of all of `out`, which is of the given dtype.
   [[nodiscard]] std::vector<double> select(const void* out, trimul_dtype dtype) const;
   [[nodiscard]] bool is_sampled() const { return is_sampled_; }
@@ -37,7 +38,7 @@ class Oracle {
   std::vector<std::array<std::int64_t, 3>> cells_;  // (b, i, j); empty when all
   std::vector<double> none_;
   std::optional<std::vector<double>> kernel_;
-  std::optional<PlainSamples> plain_;
+  std::map<Products, PlainSamples> plain_;
 };
 
 }  // namespace trimul::cli

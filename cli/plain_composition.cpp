@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "float_formats.hpp"
-#include "narrow_rule.hpp"
 
 namespace trimul::cli {
 namespace {
 
 struct Variant {
-  bool rounds = true;  // to x's dtype
+  bool rounds = true;  // to the result's dtype
+  Products products = Products::kStored;
   SumOrder order = SumOrder::kForward;
   bool magnitudes = false;  // |a|, |b| in place of a, b
 };
@@ -25,6 +25,7 @@ class Composition {
         settings_(settings),
         variant_(variant),
         x_(inputs.find("x")->second),
+        dtype_(settings.precision == TRIMUL_PRECISION_BF16 ? TRIMUL_BF16 : x_.dtype),
         n_(x_.shape[x_.shape.size() - 2]),
         c_z_(x_.shape.back()),
         c_(inputs.find("p_in_weight")->second.shape[0] / 2) {}
@@ -60,7 +61,11 @@ class Composition {
     const std::int64_t values = n_ * n_ * c_z_;
     return values == 0 ? 0 : x_.elements() / values;
   }
-  Values sample_of_x(std::int64_t sample) const { return slice(x_, sample * n_ * n_ * c_z_, n_ * n_ * c_z_); }
+  Values sample_of_x(std::int64_t sample) const {
+    Values x = slice(x_, sample * n_ * n_ * c_z_, n_ * n_ * c_z_);
+    for (Real& value : x) value = rounded(value);
+    return x;
+  }
   Values normalised(const Values& x) const { return layer_norm(x, "norm_in_weight", "norm_in_bias", c_z_); }
 
   /// a and b: [N, N, 2C]
@@ -74,9 +79,16 @@ class Composition {
   }
 
   Real rounded(Real value) const {
-    if (variant_.rounds && x_.dtype == TRIMUL_BF16) return static_cast<Real>(float_from_bf16(bf16_from_float(static_cast<float>(value))));
-    if (variant_.rounds && x_.dtype == TRIMUL_F16) return static_cast<Real>(float_from_fp16(fp16_from_float(static_cast<float>(value))));
+    if (variant_.rounds && dtype_ == TRIMUL_BF16) return static_cast<Real>(float_from_bf16(bf16_from_float(static_cast<float>(value))));
+    if (variant_.rounds && dtype_ == TRIMUL_F16) return static_cast<Real>(float_from_fp16(fp16_from_float(static_cast<float>(value))));
     return value;
+  }
+
+  /// As a matrix product takes it.
+  Values operand(Values values) const {
+    if (variant_.products == Products::kTf32)
+      for (Real& value : values) value = static_cast<Real>(rounded_to_tf32(static_cast<float>(value)));
+    return values;
   }
 
   /// Step `k` of `count` in the order of the sums.
@@ -88,7 +100,7 @@ class Composition {
       values[k] = static_cast<Real>(load_number(tensor.data.get(), tensor.dtype, first + static_cast<std::int64_t>(k)));
     return values;
   }
-  /// `absent` where the tensor is missing. Projections are in x's dtype, as a model's are under autocast.
+  /// `absent` where the tensor is missing. Projections are in the result's dtype, as a model's are under autocast.
   Values parameter(const char* name, std::int64_t count, Real absent) const {
     const auto found = inputs_.find(name);
     if (found == inputs_.end()) return Values(static_cast<std::size_t>(count), absent);
@@ -115,8 +127,9 @@ class Composition {
     return out;
   }
 
-  Values linear(const Values& rows, const char* weight_name, const char* bias_name, std::int64_t width_in, std::int64_t width_out) const {
-    const Values weight = parameter(weight_name, width_in * width_out, Real(0));
+  Values linear(const Values& in, const char* weight_name, const char* bias_name, std::int64_t width_in, std::int64_t width_out) const {
+    const Values rows = operand(in);
+    const Values weight = operand(parameter(weight_name, width_in * width_out, Real(0)));
     const Values bias = parameter(bias_name, width_out, Real(0));
     const auto w_in = static_cast<std::size_t>(width_in);
     const auto w_out = static_cast<std::size_t>(width_out);
@@ -161,7 +174,8 @@ class Composition {
     return ab;
   }
 
-  Values contract(const Values& ab) const {
+  Values contract(const Values& planes) const {
+    const Values ab = operand(planes);
     const auto n = static_cast<std::size_t>(n_);
     const auto c = static_cast<std::size_t>(c_);
     const bool outgoing = settings_.direction == TRIMUL_OUTGOING;
@@ -184,6 +198,7 @@ class Composition {
   const Settings& settings_;
   Variant variant_;
   const HostTensor& x_;
+  trimul_dtype dtype_;  // of the result
   std::int64_t n_;
   std::int64_t c_z_;
   std::int64_t c_;
@@ -197,11 +212,11 @@ std::vector<double> numbers_of(const HostTensor& tensor) {
 
 }  // namespace
 
-std::vector<double> plain_composition(const Inputs& inputs, const Settings& settings, SumOrder order) {
-  return Composition<float>(inputs, settings, {.order = order}).result();
+std::vector<double> plain_composition(const Inputs& inputs, const Settings& settings, Products products, SumOrder order) {
+  return Composition<float>(inputs, settings, {.products = products, .order = order}).result();
 }
 
-std::vector<double> slope_errors(const Inputs& inputs, const Settings& settings) {
+std::vector<double> slope_errors(const Inputs& inputs, const Settings& settings, Products products) {
   const auto c = static_cast<std::size_t>(inputs.find("p_in_weight")->second.shape[0] / 2);
   double largest_weight = 1.0;
   if (const auto weight = inputs.find("norm_out_weight"); weight != inputs.end()) {
@@ -213,8 +228,8 @@ std::vector<double> slope_errors(const Inputs& inputs, const Settings& settings)
   const std::vector<double> magnitude = Composition<double>(inputs, settings, {.rounds = false, .magnitudes = true}).contraction();
   std::vector<double> errors(y.size() / c);
   for (std::size_t pair = 0; pair < errors.size(); ++pair)
-    errors[pair] =
-        slope_error({&y[pair * c], c}, {&magnitude[pair * c], c}, static_cast<double>(settings.eps), largest_weight, largest_row_sum);
+    errors[pair] = slope_error({&y[pair * c], c}, {&magnitude[pair * c], c}, term_error(products), static_cast<double>(settings.eps),
+                               largest_weight, largest_row_sum);
   return errors;
 }
 

@@ -6,16 +6,18 @@
 #include <vector>
 
 #include "inputs.hpp"
+#include "narrow_rule.hpp"
 
 namespace trimul::cli {
 
 enum class SumOrder { kForward, kBackward };
 
-/// All B*N*N*C_z values. Operations compute in fp32 and round to x's dtype (bf16, fp16, fp32; fp64 is treated as fp32): the projections'
-/// weights, LayerNorm, each product with its bias, sigmoid, each multiplication, the contraction, the residual.
-std::vector<double> plain_composition(const Inputs& inputs, const Settings& settings, SumOrder order);
+/// All B*N*N*C_z values. Operations compute in fp32 and round to the result's dtype (bf16, fp16, fp32; fp64 is treated as fp32): x, the
+/// projections' weights, LayerNorm, each product with its bias, sigmoid, each multiplication, the contraction, the residual. kTf32: matrix
+/// products round their operands to TF32, as a framework that allows it does.
+std::vector<double> plain_composition(const Inputs& inputs, const Settings& settings, Products products, SumOrder order);
 
 /// slope_error (narrow_rule.hpp) of each of the B*N*N pairs, from a composition in fp64.
-std::vector<double> slope_errors(const Inputs& inputs, const Settings& settings);
+std::vector<double> slope_errors(const Inputs& inputs, const Settings& settings, Products products);
 
 }  // namespace trimul::cli

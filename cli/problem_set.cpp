@@ -85,7 +85,8 @@ ProblemLine parse_problem_line(std::string_view text, std::string_view where) {
   ProblemLine line;
   naming(where, [&] {
     const auto words = words_of(text);
-    if (words.size() < 6) fail_invalid("got {} words, expected B N C_z C dtype direction [mask] [bias] [residual] [precision]", words.size());
+    if (words.size() < 6)
+      fail_invalid("got {} words, expected B N C_z C dtype direction [mask] [bias] [residual] [precision]", words.size());
     line.batch = parse_count("B", words[0], 0);
     line.tokens = parse_count("N", words[1], 0);
     line.c_z = parse_count("C_z", words[2], 1);
@@ -118,7 +119,8 @@ std::vector<ProblemLine> read_shapes_file(const std::string& path) {
     if (!words_of(content).empty()) lines.push_back(parse_problem_line(content, fmt::format("{}:{}", path, number)));
   }
   if (file.bad()) fail_invalid("{}: cannot be read", path);
-  if (lines.empty()) fail_invalid("{}: holds no problem, expected lines B N C_z C dtype direction [mask] [bias] [residual] [precision]", path);
+  if (lines.empty())
+    fail_invalid("{}: holds no problem, expected lines B N C_z C dtype direction [mask] [bias] [residual] [precision]", path);
   return lines;
 }
 
@@ -141,6 +143,10 @@ trimul_problem problem_of(const ProblemLine& line) {
   problem.residual = line.residual ? 1 : 0;
   problem.precision = line.precision;
   return problem;
+}
+
+trimul_dtype out_dtype_of(const ProblemLine& line) {
+  return line.precision == TRIMUL_PRECISION_BF16 ? TRIMUL_BF16 : line.dtype;
 }
 
 double multiply_adds(const ProblemLine& line) {

@@ -27,7 +27,8 @@ struct ProblemLine {
   trimul_precision precision = TRIMUL_PRECISION_DEFAULT;
 };
 
-/// "B N C_z C dtype direction [mask] [bias] [residual] [precision]", of sizes whose products fit. `where` names the line in failures (kInvalid).
+/// "B N C_z C dtype direction [mask] [bias] [residual] [precision]", of sizes whose products fit. `where` names the line in failures
+/// (kInvalid).
 ProblemLine parse_problem_line(std::string_view text, std::string_view where);
 /// The line that parses to `line`, defaults left out.
 std::string format_problem_line(const ProblemLine& line);
@@ -40,6 +41,9 @@ Inputs random_inputs(const ProblemLine& line, std::uint64_t seed);
 Settings settings_of(const ProblemLine& line);
 /// The problem that random_inputs(line) has, on the CPU.
 trimul_problem problem_of(const ProblemLine& line);
+
+/// dtype of the result.
+trimul_dtype out_dtype_of(const ProblemLine& line);
 
 /// Multiply-adds of the matrix products; what an fp64 reference costs too.
 double multiply_adds(const ProblemLine& line);

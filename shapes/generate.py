@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes smoke.txt, ci.txt and full.txt beside this file (README.md says what they hold). Same output on every machine."""
+"""Writes smoke.txt, ci.txt, full.txt and gpu_portable.txt beside this file (README.md says what they hold). Same output on every machine."""
 import itertools
 import pathlib
 import random
@@ -15,6 +15,11 @@ AXES = {
     "residual": ["", "residual"],
 }
 
+# dtype and precision together: every arithmetic of the portable GPU implementation, by every road to it.
+PORTABLE_AXES = {axis: values for axis, values in AXES.items() if axis != "dtype"} | {
+    "form": ["bf16", "fp16", "fp32", "fp32 tf32", "fp32 ieee", "fp32 tf32x3", "fp32 bfloat16", "bf16 ieee", "fp16 ieee", "fp16 bfloat16", "bf16 tf32", "fp16 tf32x3"],
+}
+
 # Outside the axes: fp64, narrow and odd widths, nothing to do.
 EXTRAS = """\
 1 1 1 1 fp32 outgoing random all
@@ -25,6 +30,27 @@ EXTRAS = """\
 3 17 7 5 fp32 outgoing padded g_out
 1 40 129 31 bf16 incoming one_off all
 1 29 100 1 fp32 incoming random nobias
+0 16 64 64 fp32 outgoing none nobias
+2 0 64 64 bf16 incoming none all
+"""
+
+
+# Of the portable implementation: rows of one element and of broken vectors, rows that fit no shared memory, batches of many samples.
+PORTABLE_EXTRAS = """\
+1 1 1 1 fp32 outgoing random all
+2 13 5 5 bf16 incoming random all residual
+1 21 1 48 fp16 outgoing fractional p_in
+1 20 48 1 fp32 incoming random nobias
+1 40 129 31 bf16 incoming one_off all
+1 29 100 7 fp32 incoming random nobias tf32
+3 17 7 5 fp32 outgoing padded g_out ieee
+1 11 4096 40 fp32 outgoing random all residual
+1 9 40 4096 bf16 incoming fractional nobias
+1 7 3300 3300 fp16 outgoing none p_out residual
+1 7 2100 1100 fp32 incoming padded all tf32
+1 6 1100 2100 fp32 outgoing random g_in residual ieee
+400 13 16 24 bf16 outgoing random all
+70000 1 8 8 fp16 incoming none nobias
 0 16 64 64 fp32 outgoing none nobias
 2 0 64 64 bf16 incoming none all
 """
@@ -44,21 +70,21 @@ def least_cost(partial):
     return multiply_adds({**CHEAPEST, **partial})
 
 
-def pairs_of(row):
-    return [((left, row[left]), (right, row[right])) for left, right in itertools.combinations([axis for axis in AXES if axis in row], 2)]
+def pairs_of(row, table):
+    return [((left, row[left]), (right, row[right])) for left, right in itertools.combinations([axis for axis in table if axis in row], 2)]
 
 
-def all_pairs(axes):
+def all_pairs(axes, table):
     return {
-        ((left, a), (right, b)) for left, right in itertools.combinations([axis for axis in AXES if axis in axes], 2) for a in AXES[left] for b in AXES[right]
+        ((left, a), (right, b)) for left, right in itertools.combinations([axis for axis in table if axis in axes], 2) for a in table[left] for b in table[right]
     }
 
 
-def covering(axes, seed, most_multiply_adds):
+def covering(axes, seed, most_multiply_adds, table=AXES):
     """Greedy pairwise covering: each row starts from the dearest pair that is still missing and takes, axis by axis, the value that
     covers most missing pairs among those that keep the row under the limit (or under its first pair's own cost)."""
     rng = random.Random(seed)
-    missing = all_pairs(axes)
+    missing = all_pairs(axes, table)
     order = sorted(missing, key=lambda pair: (-least_cost(dict(pair)), repr(pair)))
     rows = []
     for first in order:
@@ -71,11 +97,11 @@ def covering(axes, seed, most_multiply_adds):
         # Dear axes are chosen while the row is still cheap.
         rest.sort(key=lambda axis: axis not in CHEAPEST)
         for axis in rest:
-            affordable = [value for value in AXES[axis] if least_cost({**row, axis: value}) <= limit]
-            gain = {value: sum(pair in missing for pair in pairs_of({**row, axis: value})) for value in affordable}
+            affordable = [value for value in table[axis] if least_cost({**row, axis: value}) <= limit]
+            gain = {value: sum(pair in missing for pair in pairs_of({**row, axis: value}, table)) for value in affordable}
             most = max(gain.values())
             row[axis] = rng.choice([value for value in affordable if gain[value] == most])
-        missing -= set(pairs_of(row))
+        missing -= set(pairs_of(row, table))
         rows.append(row)
     return rows
 
@@ -97,14 +123,36 @@ def smoke():
     return rows
 
 
+def portable():
+    """A covering of the other axes, small N in turn; then each large N three times, at widths whose inputs are made in a moment."""
+    others = [axis for axis in PORTABLE_AXES if axis != "N"]
+    rows = covering(others, seed=7, most_multiply_adds=float("inf"), table=PORTABLE_AXES)
+    rows.sort(key=lambda row: least_cost({**row, "N": 1}), reverse=True)
+    small = [n for n in PORTABLE_AXES["N"] if n < 127]
+    for index, row in enumerate(rows):
+        row["N"] = small[index * len(small) // len(rows)]
+    assert {row["N"] for row in rows} == set(small)
+    rng = random.Random(8)
+    forms = itertools.cycle(PORTABLE_AXES["form"])
+    most_elements = 1.2e7  # of x
+    for n in (n for n in PORTABLE_AXES["N"] if n >= 127):
+        affordable = [widths for widths in PORTABLE_AXES["widths"] if n * n * widths[0] <= most_elements] or [(32, 32)]
+        for k in range(3):
+            row = {axis: rng.choice(PORTABLE_AXES[axis]) for axis in others}
+            row.update(N=n, B=1, widths=rng.choice(affordable), form=next(forms), direction=PORTABLE_AXES["direction"][(n + k) % 2])
+            rows.append(row)
+    return rows
+
+
 def line_of(row):
     c_z, c = row["widths"]
-    words = [row["B"], row["N"], c_z, c, row["dtype"], row["direction"], row["mask"], row["bias"], row["residual"]]
+    dtype, *precision = row["form"].split() if "form" in row else [row["dtype"]]
+    words = [row["B"], row["N"], c_z, c, dtype, row["direction"], row["mask"], row["bias"], row["residual"], *precision]
     return " ".join(str(word) for word in words if word != "")
 
 
-def write(name, comment, rows):
-    text = f"# {comment} Written by generate.py; the format is in README.md.\n{EXTRAS}" + "".join(line_of(row) + "\n" for row in rows)
+def write(name, comment, rows, extras=EXTRAS):
+    text = f"# {comment} Written by generate.py; the format is in README.md.\n{extras}" + "".join(line_of(row) + "\n" for row in rows)
     pathlib.Path(__file__).with_name(name).write_text(text)
 
 
@@ -114,6 +162,7 @@ def main():
     write("ci.txt", "Every pair of values of all axes.", cheap_first(covering(list(AXES), seed=3, most_multiply_adds=5e9)))
     full = [row for seed in (4, 5, 6) for row in covering(list(AXES), seed, most_multiply_adds=float("inf"))]
     write("full.txt", "Three coverings of every pair of values of all axes.", cheap_first(full))
+    write("gpu_portable.txt", "Every value of each axis, every pair of the axes other than N, every precision.", cheap_first(portable()), PORTABLE_EXTRAS)
 
 
 if __name__ == "__main__":

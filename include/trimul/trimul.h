@@ -187,7 +187,11 @@ typedef struct trimul_knob_range {
  *   "cuda:sm90"         k1_parts   blocks that share the output channels of a tile of the input projection
  *                       k2_tile    tile of the contraction: 0 64 x 64, 1 128 x 128, 2 192 x 192, 3 128 x 192 with narrow ones of 128
  *                       overlap    kernels that are launched programmatically dependent on the one before them on the stream, added up:
- *                                  1 input projection, 2 contraction, 4 output projection */
+ *                                  1 input projection, 2 contraction, 4 output projection
+ *   "cuda:sm80"         k1_tile    positions of a tile of the input projection: 0 32, 1 64, 2 128
+ *                       k2_tile    tile of the contraction: 0 64 x 64, 1 128 x 128
+ *                       k3_tile    positions of a tile of the output projection, as k1_tile; a tile that does not fit the device's shared
+ *                                  memory at the problem's widths is UNSUPPORTED */
 TRIMUL_API size_t trimul_implementation_num_knobs(const char* name);
 /* Knob `index` of an implementation. INVALID_ARGUMENT for an unknown name and for an index that is not below its number of knobs. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_implementation_knob(const char* name, size_t index, trimul_knob_range* range);
@@ -348,7 +352,7 @@ typedef struct trimul_stage_info {
 #define TRIMUL_STAGE_INFO_INIT \
   { sizeof(trimul_stage_info), NULL, 0, 0, 0 }
 
-/* Stages that trimul_execute_stage runs: 3 with "cuda:sm90", 0 where the implementation does not divide its work, as on the CPU. */
+/* Stages that trimul_execute_stage runs: 3 with "cuda:sm90" and "cuda:sm80", 0 where the implementation does not divide its work, as on the CPU. */
 TRIMUL_API size_t trimul_plan_num_stages(const trimul_plan* plan);
 /* Describes stage `index`. INVALID_ARGUMENT for an index that is not below trimul_plan_num_stages. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_plan_stage(const trimul_plan* plan, size_t index, trimul_stage_info* info);

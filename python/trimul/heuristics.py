@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from ._arguments import Device, Dtype
 
 # Every knob of every implementation; include/trimul/trimul.h says what each means.
-KNOB_NAMES = ("k1_parts", "k2_tile", "overlap", "threads")
+KNOB_NAMES = ("k1_parts", "k1_tile", "k2_tile", "k3_tile", "overlap", "threads")
 
 
 class TriMulKnobs:
     """Values for some of the knobs; those left out, or None, are the library's to choose. Immutable, comparable, hashable.
 
-    Every value of every knob computes bitwise the same. Unknown name: ValueError. A value that cannot serve a problem is declined by the plan.
+    Every value of every knob computes bitwise the same. Unknown name: ValueError; so is, in a plan, a name that the implementation that serves it
+    does not have. A value that cannot serve a problem is declined by the plan: NotImplementedError.
     """
 
     __slots__ = ("_values",)
@@ -89,9 +90,9 @@ def recommend(
 ) -> TriMulKnobs:
     """Complete knobs for B samples of N tokens: what a plan without knobs would use.
 
-    c: hidden width C; c_z: pair width, C where None. `arch`: the GPU architecture to recommend for, whether or not one is here ("sm90"); None: the
-    GPU `device` that is here. device="cpu": the CPU's knobs. ValueError for what no problem can be; NotImplementedError with each
-    implementation's reason where none serves.
+    c: hidden width C; c_z: pair width, C where None. `arch`: the GPU architecture to recommend for, whether or not one is here ("sm80", "sm86",
+    "sm89", "sm90", "sm100", "sm120"); None: the GPU `device` that is here. device="cpu": the CPU's knobs. `implementation`: whose knobs; None: those
+    of the first that serves. ValueError for what no problem can be; NotImplementedError with each implementation's reason where none serves.
     """
     place = _arguments.device_of(device)
     B, N, c = (_arguments.check_integer(name, value) for name, value in (("B", B), ("N", N), ("c", c)))

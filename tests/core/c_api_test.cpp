@@ -210,7 +210,11 @@ TEST(CApi, StagesOfTheHopperPlanDescribeThemselves) {
 TEST(CApi, KnobsHaveNamesAndRanges) {
   EXPECT_EQ(trimul_implementation_num_knobs("cpu"), 1U);
   EXPECT_EQ(trimul_implementation_num_knobs("reference"), 1U);
-  EXPECT_EQ(trimul_implementation_num_knobs("cuda:sm80"), 0U) << "absent from every build so far";
+  // 0 where the build has no CUDA.
+  for (const char* const name : {"cuda:sm90", "cuda:sm80"}) {
+    const std::size_t num_knobs = trimul_implementation_num_knobs(name);
+    EXPECT_TRUE(num_knobs == 0U || num_knobs == 3U) << name << ": " << num_knobs;
+  }
   EXPECT_EQ(trimul_implementation_num_knobs("nothing"), 0U);
   EXPECT_EQ(trimul_implementation_num_knobs(nullptr), 0U);
   trimul_knob_range range = TRIMUL_KNOB_RANGE_INIT;
@@ -247,18 +251,20 @@ TEST(CApi, RecommendsAValueForEveryKnob) {
 }
 
 /// Needs no GPU: the plan is for an architecture.
-TEST(CApi, RecommendsForAnArchitectureWhatItsPlanTakes) {
+void expect_recommended_plan(const char* implementation, const char* arch) {
+  SCOPED_TRACE(std::string(implementation) + " on " + arch);
   trimul_problem problem = Case(gpu_spec({.n = 1, .mask = MaskKind::kNone})).problem();
   problem.tokens = 500;
   problem.device = {TRIMUL_CUDA, 0};
   trimul_knob knobs[8] = {};
   std::size_t num_knobs = 0;
-  const trimul_status status = trimul_recommend_knobs(&problem, "cuda:sm90", "sm90", knobs, 8, &num_knobs);
-  if (status == TRIMUL_UNSUPPORTED) GTEST_SKIP() << trimul_last_error();  // not in this build
+  const trimul_status status = trimul_recommend_knobs(&problem, implementation, arch, knobs, 8, &num_knobs);
+  if (status == TRIMUL_UNSUPPORTED) return;  // not in this build
   ASSERT_EQ(status, TRIMUL_OK) << trimul_last_error();
-  ASSERT_EQ(num_knobs, trimul_implementation_num_knobs("cuda:sm90"));
+  ASSERT_EQ(num_knobs, trimul_implementation_num_knobs(implementation));
   trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
-  options.arch = "sm90";
+  options.implementation = implementation;
+  options.arch = arch;
   const auto explanation = [&](const std::vector<trimul_knob>& given) {
     options.knobs = given.data();
     options.num_knobs = given.size();
@@ -271,12 +277,52 @@ TEST(CApi, RecommendsForAnArchitectureWhatItsPlanTakes) {
   EXPECT_EQ(by_itself, explanation({knobs, knobs + num_knobs}));
   for (std::size_t k = 0; k < num_knobs; ++k) {
     trimul_knob_range range = TRIMUL_KNOB_RANGE_INIT;
-    ASSERT_EQ(trimul_implementation_knob("cuda:sm90", k, &range), TRIMUL_OK) << trimul_last_error();
+    ASSERT_EQ(trimul_implementation_knob(implementation, k, &range), TRIMUL_OK) << trimul_last_error();
     EXPECT_STREQ(range.name, knobs[k].name);
     EXPECT_TRUE(range.least <= knobs[k].value && knobs[k].value <= range.most) << range.name;
     EXPECT_TRUE(contains(by_itself, std::string("\n") + range.name + ": " + std::to_string(knobs[k].value))) << by_itself;
     EXPECT_NE(explanation({{range.name, knobs[k].value == range.least ? range.most : range.least}}), by_itself) << range.name;
   }
+}
+
+TEST(CApi, RecommendsForAnArchitectureWhatItsPlanTakes) {
+  expect_recommended_plan("cuda:sm90", "sm90");
+  for (const char* const arch : {"sm80", "sm86", "sm89", "sm90", "sm100", "sm120"}) expect_recommended_plan("cuda:sm80", arch);
+}
+
+/// Needs no GPU. Rows that no block's shared memory holds are explained as such; in place they want room for copies of x.
+TEST(CApi, PlansOfThePortableImplementationSayWhenRowsAreWide) {
+  for (const char* const arch : {"sm80", "sm86", "sm89", "sm90", "sm100", "sm120"})
+    for (const std::int32_t dtype : {TRIMUL_BF16, TRIMUL_F16, TRIMUL_F32})
+      for (const std::int64_t c_z : {1, 48, 128, 256, 2048, 4096})
+        for (const std::int64_t c : {std::int64_t{1}, std::int64_t{48}, c_z}) {
+          SCOPED_TRACE(::testing::Message() << arch << ", dtype " << dtype << ", " << c_z << " x " << c);
+          trimul_problem problem = TRIMUL_PROBLEM_INIT;
+          problem.device = {TRIMUL_CUDA, 0};
+          problem.tokens = 20;
+          problem.c_z = c_z;
+          problem.c_hidden = c;
+          problem.x_dtype = dtype;
+          trimul_plan_options options = TRIMUL_PLAN_OPTIONS_INIT;
+          options.implementation = "cuda:sm80";
+          options.arch = arch;
+          std::size_t workspace[2] = {};
+          bool is_wide = false;
+          for (const std::int32_t residual : {0, 1}) {
+            problem.residual = residual;
+            trimul_plan* made = nullptr;
+            const trimul_status status = trimul_plan_create(&problem, &options, &made);
+            if (status == TRIMUL_UNSUPPORTED) GTEST_SKIP() << trimul_last_error();  // not in this build
+            ASSERT_EQ(status, TRIMUL_OK) << trimul_last_error();
+            const PlanPtr plan(made);
+            workspace[residual] = trimul_plan_workspace_bytes(made);
+            is_wide = contains(trimul_plan_explain(made), "rows: normalised part by part");
+          }
+          EXPECT_TRUE(c_z > 256 || !is_wide);
+          EXPECT_TRUE(is_wide || c_z < 4096 || (c == 1 && dtype != TRIMUL_F32));
+          EXPECT_TRUE(workspace[1] == workspace[0] || is_wide);
+          EXPECT_GE(workspace[1], workspace[0]);
+        }
 }
 
 TEST(CApi, CeilingsAreKnownWhereTheyHaveBeenMeasured) {

@@ -4,8 +4,9 @@
     python3 tests/gpu/run.py BUILD_DIR OUT_DIR [--sanitize]
 
 The C++ tests of the operator and `trimul verify` run side by side, then the Python package's where torch and pytest are there, then
-compute-sanitizer when asked for, then `trimul bench` alone.
-OUT_DIR receives each part's output, bench.json, bench.html, sweep.json and summary.json. The last line is 'N passed, N failed, N skipped'.
+compute-sanitizer when asked for, its tools and the implementations side by side, then `trimul bench` alone.
+OUT_DIR receives each part's output, bench-sm90.json, bench-sm80.json with pages beside them, sweep.json and summary.json. The last line is
+'N passed, N failed, N skipped'. An implementation that this machine's GPU does not run is one skipped part for each that it would have.
 """
 
 import argparse
@@ -22,13 +23,34 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PART_SECONDS = 280  # most that one part may take; all of them stay below eight minutes
+SANITIZE_SECONDS = 120
 SANITIZERS = ["memcheck", "racecheck", "synccheck", "initcheck"]
+SANITIZED_AT_ONCE = 4  # a checked process keeps a core busy, and racecheck some gigabytes
+# What is verified and timed of each implementation.
+SHAPES = {"cuda:sm90": "shapes/gpu.txt", "cuda:sm80": "shapes/gpu_portable.txt"}
+BENCH_SHAPES = {"cuda:sm90": "shapes/gpu_bench.txt", "cuda:sm80": "shapes/gpu_bench_portable.txt"}
+# Both serve these. One run of all checks them against one reference, which is what the time goes to.
+COMMON_SHAPES = "shapes/gpu.txt"
 
 
 class Run:
     def __init__(self, build, out):
         self.build, self.out = build, out
         self.parts = []
+        self.declined = self.reasons_to_decline()
+
+    def reasons_to_decline(self):
+        """{implementation: reason} of those that do not run what both serve on this GPU: another generation, or not in the build."""
+        command = [str(self.build / "bin/trimul"), "explain", "--shape", "1,64,128,128", "--dtype", "bf16", "--device", "cuda", "--json"]
+        report = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=False).stdout)
+        return {entry["name"]: entry["reason"] for entry in report["rejected"] if entry["name"] in SHAPES}
+
+    def served(self, part):
+        """Implementations that run here; the others' parts are skipped. The portable one runs wherever a GPU is used."""
+        for name, reason in self.declined.items():
+            failures = [f"{part}: {name} declines: {reason}"] if name == "cuda:sm80" else []
+            self.record(f"{part}-{short(name)}", 0, failures, 1 - len(failures), 0, reason=reason)
+        return [name for name in SHAPES if name not in self.declined]
 
     def call(self, name, command, environment=None, seconds=PART_SECONDS):
         """Exit status (None: out of time) and seconds; the output goes to OUT_DIR/name.log, standard output alone to name.out."""
@@ -65,16 +87,21 @@ class Run:
             failures.append(f"shard {shard}: " + ("out of time" if code is None else f"exit status {code}"))
         return passed, failures, skipped, seconds
 
-    def verify(self, name, *arguments):
+    def verify(self, name, *arguments, implementations=()):
+        """Every one of `implementations` must have passed something."""
         code, seconds = self.call(name, [str(self.build / "bin/trimul"), "verify", "--json", *arguments], {"TRIMUL_NUM_THREADS": str(max(1, (os.cpu_count() or 2) // 2))})
         try:
             report = json.loads((self.out / f"{name}.out").read_text())
         except ValueError:
             return self.as_one_test(name, code if code else 1, seconds)
-        failures = [f"{entry['problem']}: {entry.get('reason', '')}" for entry in report["results"] if entry["status"] == "failed"]
-        checked = [entry for entry in report["results"] if entry["status"] != "skipped" and entry["implementation"].startswith("cuda:")]
+        results = [entry for entry in report["results"] if not implementations or entry["implementation"] in implementations]
+        failures = [f"{entry['problem']}, {entry['implementation']}: {entry.get('reason', '')}" for entry in results if entry["status"] == "failed"]
+        passed = [entry["implementation"] for entry in results if entry["status"] == "passed"]
+        failures += [f"{name}: no problem was checked of {implementation}" for implementation in implementations if implementation not in passed]
+        checked = [entry for entry in results if entry["status"] != "skipped" and entry["implementation"].startswith("cuda:")]
         largest = {field: max((entry.get(field) or 0 for entry in checked), default=0) for field in ("error", "kernel_error")}
-        return self.record(name, report["passed"], failures, report["skipped"], seconds, seed=report["seed"], largest=largest)
+        skipped = sum(entry["status"] == "skipped" for entry in results)
+        return self.record(name, len(passed), failures, skipped, seconds, seed=report["seed"], largest=largest)
 
     def python(self):
         """What tests/python has for a GPU, with the package of the build tree."""
@@ -94,24 +121,31 @@ class Run:
         self.record("python", len(cases) - len(failures) - skipped if cases else 0, failures, skipped, seconds)
 
     def sanitize(self):
-        command = [str(self.build / "bin/trimul"), "verify", "--impl", "cuda:sm90", "--shapes", "shapes/gpu_tiny.txt"]
-        for tool in SANITIZERS:
-            checker = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--print-limit", "20"]
-            try:
-                code, seconds = self.call(f"sanitize-{tool}", checker + command, seconds=100)
-            except FileNotFoundError:
-                self.record(f"sanitize-{tool}", 0, [], 1, 0, reason="compute-sanitizer is not on PATH")
-                continue
-            text = (self.out / f"sanitize-{tool}.out").read_text(errors="replace")
-            self.as_one_test(f"sanitize-{tool}", code, seconds, summary=[line for line in text.splitlines() if "SUMMARY" in line])
+        parts = [(tool, name) for name in self.served("sanitize") for tool in SANITIZERS]
+        with concurrent.futures.ThreadPoolExecutor(SANITIZED_AT_ONCE) as pool:
+            list(pool.map(lambda part: self.sanitize_part(*part), parts))
+
+    def sanitize_part(self, tool, implementation):
+        part = f"sanitize-{tool}-{short(implementation)}"
+        command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--print-limit", "20"]
+        command += [str(self.build / "bin/trimul"), "verify", "--device", "cuda", "--impl", implementation, "--shapes", "shapes/gpu_tiny.txt"]
+        try:
+            code, seconds = self.call(part, command, {"TRIMUL_NUM_THREADS": "2"}, seconds=SANITIZE_SECONDS)
+        except FileNotFoundError:
+            self.record(part, 0, [], 1, 0, reason="compute-sanitizer is not on PATH")
+            return
+        text = (self.out / f"{part}.out").read_text(errors="replace")
+        self.as_one_test(part, code, seconds, summary=[line for line in text.splitlines() if "SUMMARY" in line])
 
     def bench(self):
-        command = [str(self.build / "bin/trimul"), "bench", "--impl", "cuda:sm90", "--shapes", "shapes/gpu_bench.txt"]
-        command += ["--json", str(self.out / "bench.json"), "--html", str(self.out / "bench.html")]
-        code, seconds = self.call("bench", command)
-        failures = [f"exit status {code}"] if code != 0 else wrong_in_bench(json.loads((self.out / "bench.json").read_text()))
-        self.record("bench", int(not failures), [f"bench: {failure}" for failure in failures], 0, seconds)
-        print((self.out / "bench.out").read_text(), flush=True)
+        for name in self.served("bench"):
+            part = f"bench-{short(name)}"
+            command = [str(self.build / "bin/trimul"), "bench", "--device", "cuda", "--impl", name, "--shapes", BENCH_SHAPES[name]]
+            command += ["--json", str(self.out / f"{part}.json"), "--html", str(self.out / f"{part}.html")]
+            code, seconds = self.call(part, command)
+            failures = [f"exit status {code}"] if code != 0 else wrong_in_bench(json.loads((self.out / f"{part}.json").read_text()))
+            self.record(part, int(not failures), [f"{part}: {failure}" for failure in failures], 0, seconds)
+            print((self.out / f"{part}.out").read_text(), flush=True)
 
     def sweep(self):
         """Two N: that the command works, not which knobs are best."""
@@ -119,6 +153,11 @@ class Run:
         code, seconds = self.call("sweep", command)
         failures = [f"exit status {code}"] if code != 0 else wrong_in_sweep(json.loads((self.out / "sweep.json").read_text()), (self.out / "sweep.out").read_text())
         self.record("sweep", int(not failures), [f"sweep: {failure}" for failure in failures], 0, seconds)
+
+
+def short(implementation):
+    """sm90 of cuda:sm90."""
+    return implementation.split(":")[1]
 
 
 def wrong_in_bench(report):
@@ -167,7 +206,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("build", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("out", type=lambda text: pathlib.Path(text).resolve())
-    parser.add_argument("--sanitize", action="store_true", help="compute-sanitizer over shapes/gpu_tiny.txt")
+    parser.add_argument("--sanitize", action="store_true", help="compute-sanitizer over shapes/gpu_tiny.txt, each implementation by itself")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
@@ -178,11 +217,15 @@ def main():
         return 3
     run = Run(arguments.build, arguments.out)
     shards = max(1, min(10, (os.cpu_count() or 2) - 2))
-    with concurrent.futures.ThreadPoolExecutor(shards + 1) as pool:
+    with concurrent.futures.ThreadPoolExecutor(shards + 2) as pool:
         tests = [pool.submit(run.tests, shard, shards) for shard in range(shards)]
-        shapes = pool.submit(run.verify, "verify-shapes", "--impl", "cuda:sm90", "--shapes", "shapes/gpu.txt")
+        served = run.served("verify-shapes")
+        shapes = [pool.submit(run.verify, "verify-shapes-common", "--device", "cuda", "--shapes", COMMON_SHAPES, implementations=served)]
+        shapes += [pool.submit(run.verify, f"verify-shapes-{short(name)}", "--device", "cuda", "--impl", name, "--shapes", SHAPES[name], implementations=[name])
+                   for name in served if SHAPES[name] != COMMON_SHAPES]
         results = [future.result() for future in tests]
-        shapes.result()
+        for future in shapes:
+            future.result()
     run.record("test_ops", sum(r[0] for r in results), [f for r in results for f in r[1]], sum(r[2] for r in results), max(r[3] for r in results))
     run.verify("verify", "--impl", "all")
     run.as_one_test("demo", *run.call("demo", [str(arguments.build / "bin/trimul"), "demo", "--out", str(arguments.out / "demo")]))

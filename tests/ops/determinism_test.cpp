@@ -21,10 +21,11 @@ std::string threads_line(const trimul_plan* plan) {
 }
 
 TEST_P(Determinism, ResultsDoNotDependOnTheNumberOfThreads) {
+  if (on_gpu()) GTEST_SKIP() << "threads are the CPU's";
   for (const DType dtype : kXDTypes)
     for (const auto direction : kDirections) {
       const Case data(large(dtype, direction));
-      if (!accepts(data)) continue;  // threads are the CPU's knob
+      if (!accepts(data)) continue;
       EXPECT_EQ(threads_line(make_plan(data.problem(), implementation(), 8).get()), "threads: 8");
       const auto expected = run(data, implementation(), {.threads = 1}).raw;
       for (int threads = 2; threads <= 8; ++threads)

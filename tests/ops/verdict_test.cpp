@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The comparison must be able to fail: implementations that do nothing, and every known mistake, are told from the truth.
+#include <cmath>
 #include <cstring>
 
 #include "support/composition.hpp"
@@ -101,7 +102,7 @@ TEST_P(VerdictOnMistakes, RejectsTheMistakeAndAcceptsTheTruth) {
         for (double& value : values) value = rounded_to(dtype, value);
         return values;
       };
-      const Oracle oracle = make_oracle(data);
+      const Oracle oracle = make_oracle(data, "truth");
       EXPECT_TRUE(meets_contract(data, "truth", stored(compose<double>(data)), oracle));
       // With and without the absolute limits: the computed bound alone must tell them apart.
       EXPECT_FALSE(
@@ -129,7 +130,7 @@ TEST(Verdict, RejectsNanThatSpreadsFromMaskedPairs) {
 TEST(Verdict, RejectsOneWrongCellOfMany) {
   const Case data({.n = 24, .c_z = 33});
   auto values = compose<float>(data);
-  const Oracle oracle = make_oracle(data);
+  const Oracle oracle = make_oracle(data, "truth");
   ASSERT_TRUE(meets_contract(data, "truth", values, oracle));
   const double scale = rms(oracle.none);
   values[1234] += 1e-3 * scale;  // far below what the RMS over 19,008 cells would show
@@ -148,6 +149,76 @@ TEST(Verdict, RejectsRoundingWhereThePathHasNone) {
   for (double& value : values) value = rounded_to(DType::kBf16, value);
   EXPECT_TRUE(meets_contract(stored, "cuda:sm90", values));
   EXPECT_FALSE(meets_contract(stored, "cpu", values));
+}
+
+std::vector<double> stored_as(DType dtype, std::vector<double> values) {
+  for (double& value : values) value = rounded_to(dtype, value);
+  return values;
+}
+
+/// The case computed in fp32 with the roundings of GPU kernels under another precision than its own.
+std::vector<double> computed_with(const Case& data, std::int32_t precision) {
+  Spec spec = data.spec;
+  spec.precision = precision;
+  return stored_as(data.out_dtype(), compose<float>(data, kernel_points(spec)));
+}
+
+TEST(Verdict, HoldsEachPrecisionToItsOwnError) {
+  for (const std::int64_t c : {2, 5, 31, 32, 48})
+    for (const auto direction : kDirections) {
+      Spec spec{.lead = {2}, .n = 13, .c_z = 40, .c = c, .direction = direction, .mask = MaskKind::kFractional};
+      for (const std::int32_t precision :
+           {TRIMUL_PRECISION_DEFAULT, TRIMUL_PRECISION_TF32, TRIMUL_PRECISION_TF32X3, TRIMUL_PRECISION_IEEE, TRIMUL_PRECISION_BF16}) {
+        spec.precision = precision;
+        const Case data(spec);
+        const Oracle oracle = make_oracle(data, "cuda:sm80");
+        EXPECT_TRUE(meets_contract(data, "cuda:sm80", computed_with(data, precision), oracle));
+        if (precision == TRIMUL_PRECISION_BF16) continue;
+        // Coarser operands than those that were asked for.
+        EXPECT_EQ(static_cast<bool>(meets_contract(data, "cuda:sm80", computed_with(data, TRIMUL_PRECISION_TF32), oracle)),
+                  precision == TRIMUL_PRECISION_TF32)
+            << describe(spec);
+        EXPECT_FALSE(meets_contract(data, "cuda:sm80", computed_with(data, TRIMUL_PRECISION_BF16), oracle)) << describe(spec);
+        // On the CPU every precision is fp32.
+        EXPECT_FALSE(meets_contract(data, "cpu", computed_with(data, TRIMUL_PRECISION_TF32))) << describe(spec);
+      }
+    }
+}
+
+TEST(Verdict, RejectsBf16OperandsOfBf16XUnderIeee) {
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Case data({.n = 24, .x_dtype = dtype, .precision = TRIMUL_PRECISION_IEEE});
+    const Oracle oracle = make_oracle(data, "cuda:sm80");
+    EXPECT_TRUE(meets_contract(data, "cuda:sm80", stored_as(dtype, compose<float>(data)), oracle));
+    // fp16 operands are as exact as an fp16 output, so that no bound tells the two apart; those of bf16 are not.
+    EXPECT_FALSE(meets_contract(data, "cuda:sm80", computed_with(data, TRIMUL_PRECISION_BF16), oracle)) << describe(data.spec);
+  }
+}
+
+TEST(Verdict, AcceptsRoundingsOfYThatFallTheOtherWayUnderALargeOffset) {
+  // Biases of p_in alone: y has an offset that bf16 resolves less well. Sums in fp32, backwards: some of the roundings differ.
+  for (std::uint64_t seed = 0; seed < 4; ++seed)
+    for (const auto direction : kDirections) {
+      Case data({.n = 33,
+                 .c_z = 48,
+                 .c = 48,
+                 .x_dtype = DType::kBf16,
+                 .direction = direction,
+                 .mask = MaskKind::kPadded,
+                 .absent = kProjectionBiases & ~bit(kPInBias),
+                 .seed = base_seed() + seed});
+      for (std::int64_t k = 0; k < 96; k += 12) data.parameters[kPInBias]->set({k}, 1.0);
+      RoundingPoints points = kernel_points(data.spec);
+      points.backward_sums = true;
+      const Oracle oracle = make_oracle(data, "cuda:sm80");
+      const auto right = stored_as(DType::kBf16, compose<float>(data, points));
+      EXPECT_TRUE(meets_contract(data, "cuda:sm80", right, oracle)) << describe(data.spec);
+      // One value of every second pair off by a little more than two roundings may be: 1e-2 of the RMS.
+      auto wrong = right;
+      const double step = 1.2e-2 * rms(oracle.kernel);
+      for (std::size_t k = 5; k < wrong.size(); k += 96) wrong[k] = oracle.kernel[k] + step + std::abs(oracle.kernel[k]) / 64;
+      EXPECT_FALSE(meets_contract(data, "cuda:sm80", wrong, oracle)) << describe(data.spec);
+    }
 }
 
 }  // namespace

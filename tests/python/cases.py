@@ -23,8 +23,9 @@ DIRECTIONS = ("outgoing", "incoming")
 # reference itself.
 BOUNDS = {
     ("cpu", torch.float64): 1e-14, ("cpu", torch.float32): 1e-5, ("cpu", torch.float16): 5e-4, ("cpu", torch.bfloat16): 2.5e-3,
-    ("cuda", torch.bfloat16): 2e-2,
+    ("cuda", torch.bfloat16): 2e-2, ("cuda", torch.float16): 2e-3, ("cuda", torch.float32): 1e-5,
 }  # fmt: skip
+TF32_BOUND = 1e-3  # of fp32 on a GPU where TF32 was asked for
 
 
 class Served(NamedTuple):
@@ -36,6 +37,13 @@ class Served(NamedTuple):
 def served(device):
     """A dtype and widths that every call of a test may use on the device."""
     return Served(torch.bfloat16, 128, 128) if device == "cuda" else Served(torch.float32, 16, 24)
+
+
+def implementation_of(device):
+    """The implementation that serves what `served` names: Hopper's own kernels on Hopper, the portable ones on every other GPU."""
+    if device == "cpu":
+        return "cpu"
+    return "cuda:sm90" if torch.cuda.get_device_capability() == (9, 0) else "cuda:sm80"
 
 
 def shapes(c_z, c):

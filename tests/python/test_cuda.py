@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only a GPU has: graphs, streams, several devices, its allocator. bf16, C_z = C = 128."""
+"""What only a GPU has: graphs, streams, several devices, its allocator. bf16 and C_z = C = 128 where nothing else is said."""
 
 import threading
 
@@ -212,14 +212,92 @@ def test_peak_memory_is_the_result_and_the_workspace(rng):
     assert torch.cuda.memory_allocated() - before <= out.numel() * 2 + 512
 
 
-def test_other_dtypes_and_widths_are_declined_with_reasons(rng):
+def test_fp64_is_declined_with_reasons(rng):
     x, mask, parameters = problem(rng, 8)
-    for wrong in (x.float(), x.half(), x.double()):
-        with pytest.raises(NotImplementedError, match="cuda:sm90"):
-            update(wrong, mask, parameters)
-    narrow = cases.random_parameters(rng, "cuda", c=64)
-    with pytest.raises(NotImplementedError, match="C must be 128, got 64"):
-        update(x, mask, narrow)
+    with pytest.raises(NotImplementedError, match="cuda:sm80.*fp64"):
+        update(x.double(), mask, parameters)
+
+
+@pytest.mark.parametrize("c_z, c", [(128, 128), (64, 64), (64, 128), (256, 256), (48, 40), (33, 5), (1, 1)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_other_dtypes_and_widths_are_served(rng, dtype, c_z, c):
+    x, mask = cases.random_x(rng, "cuda", 2, 21, c_z=c_z, dtype=dtype), cases.random_mask(rng, "cuda", 2, 21, 21)
+    parameters = cases.random_parameters(rng, "cuda", c_z=c_z, c=c, dtype=dtype)
+    for direction in cases.DIRECTIONS:
+        result = update(x, mask, parameters, direction=direction)
+        assert result.dtype == dtype
+        if c >= 32:  # the bounds' sweep
+            cases.assert_matches(result, cases.reference(x, direction, mask, **parameters))
+        else:
+            assert torch.isfinite(result).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_views_that_start_anywhere_and_other_strides(rng, dtype):
+    """One element off an aligned address, and a transposed x, which the drop-in copies."""
+    x, mask = cases.random_x(rng, "cuda", 19, c_z=48, dtype=dtype), cases.random_mask(rng, "cuda", 19, 19)
+    parameters = cases.random_parameters(rng, "cuda", c_z=48, c=40, dtype=dtype)
+    expected = update(x, mask, parameters)
+    memory = torch.empty(x.numel() + 1, dtype=dtype, device="cuda")
+    shifted, out = memory[1:].view(x.shape).copy_(x), torch.empty(x.numel() + 3, dtype=dtype, device="cuda")[3:].view(x.shape)
+    moved = {name: torch.empty(value.numel() + 1, dtype=dtype, device="cuda")[1:].view(value.shape).copy_(value) for name, value in parameters.items()}
+    assert torch.equal(update(shifted, mask, moved, out=out), expected)
+    assert torch.equal(update(x.transpose(0, 1).contiguous().transpose(0, 1), mask, parameters), expected)
+
+
+def test_every_precision_of_fp32_is_what_it_says(rng):
+    x, mask = cases.random_x(rng, "cuda", 40, c_z=64, dtype=torch.float32), cases.random_mask(rng, "cuda", 40, 40)
+    parameters = cases.random_parameters(rng, "cuda", c_z=64, c=64, dtype=torch.float32)
+    exact = cases.reference(x, mask=mask, **parameters)
+    error = {name: cases.relative_rms(update(x, mask, parameters, precision=name), exact) for name in ("tf32", "tf32x3", "ieee", "bfloat16")}
+    assert 1e-5 < error["tf32"] <= cases.TF32_BOUND and error["bfloat16"] > 1e-3, error
+    assert max(error["tf32x3"], error["ieee"]) <= 1e-5, error
+
+
+def test_the_default_of_fp32_reads_torchs_switch_at_every_call(rng):
+    x, mask = cases.random_x(rng, "cuda", 40, c_z=64, dtype=torch.float32), cases.random_mask(rng, "cuda", 40, 40)
+    parameters = cases.random_parameters(rng, "cuda", c_z=64, c=64, dtype=torch.float32)
+    by_name = {name: update(x, mask, parameters, precision=name) for name in ("tf32", "tf32x3")}
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        for allowed in (True, False, True):
+            torch.backends.cuda.matmul.allow_tf32 = allowed
+            assert torch.equal(update(x, mask, parameters), by_name["tf32" if allowed else "tf32x3"])
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def test_mixed_dtypes_as_autocast_has_them(rng):
+    """fp32 weights beside bf16 x, and fp32 x under autocast."""
+    x, mask = cases.random_x(rng, "cuda", 33, c_z=64, dtype=torch.float32), cases.random_mask(rng, "cuda", 33, 33)
+    parameters = cases.random_parameters(rng, "cuda", c_z=64, c=64, dtype=torch.float32)
+    for dtype in (torch.bfloat16, torch.float16):
+        expected = update(x.to(dtype), mask, parameters)
+        with torch.autocast("cuda", dtype):
+            result = update(x, mask, parameters)
+        assert result.dtype == dtype and torch.equal(result, expected)
+        cases.assert_matches(result, cases.reference(x.to(dtype), mask=mask, **parameters))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_captured_call_of_the_portable_implementation_follows_its_tensors(rng, dtype):
+    def draw():
+        x = cases.random_x(rng, "cuda", 2, 50, c_z=48, dtype=dtype)
+        return x, cases.random_mask(rng, "cuda", 2, 50, 50), cases.random_parameters(rng, "cuda", c_z=48, c=24, dtype=dtype)
+
+    x, mask, parameters = draw()
+    update(x, mask, parameters)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = update(x, mask, parameters)
+    for _ in range(3):
+        fresh = draw()
+        x.copy_(fresh[0])
+        mask.copy_(fresh[1])
+        for name, value in parameters.items():
+            value.copy_(fresh[2][name])
+        graph.replay()
+        assert torch.equal(out, update(*fresh))
 
 
 def test_tensors_on_different_devices(rng):

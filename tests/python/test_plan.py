@@ -124,8 +124,8 @@ def test_what_decides_a_plan(device, rng):
     x = cases.random_x(rng, device, 7)
     base = {"direction": "outgoing", "c_hidden": served.c}
     others = [{}, {"direction": "incoming"}, {"has_mask": False}, {"has_in_bias": True}, {"has_out_bias": True}, {"eps": 1e-6}, {"residual": True}]
-    if device == "cpu":
-        others += [{"c_hidden": served.c + 1}, {"precision": "ieee"}, {"precision": "bf16"}, {"impl": "reference"}, {"knobs": {"threads": 1}}]
+    others += [{"c_hidden": served.c + 1}, {"precision": "ieee"}, {"precision": "bf16"}]
+    others += [{"impl": "reference"}, {"knobs": {"threads": 1}}] if device == "cpu" else [{"impl": "cuda:sm80"}, {"knobs": {"k2_tile": 0}}]
     trimul.clear_plan_cache()
     plans = [Plan(x, **{**base, **other}) for other in others]
     assert len({plan.explain() + str(plan._handle) for plan in plans}) == len(others)
@@ -152,10 +152,11 @@ def test_what_a_plan_tells(device, rng):
     c_z, c, pairs, width = made.served.c_z, made.served.c, 2 * 64 * 64, made.x.element_size()
     assert made.plan.traffic_bytes() == pairs * (width * (3 * c_z + 6 * c) + 2)
     assert made.plan.flop() == 8 * pairs * c_z * c + 2 * c * 64 * pairs + 2 * pairs * c_z * (c + c_z)
-    assert made.plan.implementation == ("cpu" if device == "cpu" else "cuda:sm90")
+    assert made.plan.implementation == cases.implementation_of(device)
     for text in ("B=2 N=64", f"C_z={c_z} C={c}", "outgoing", f"implementation: {made.plan.implementation}", "workspace_bytes: "):
         assert text in made.plan.explain()
-    assert (made.plan.floor_us() > 0) == (device == "cuda")
+    # The ceilings that a floor needs have been measured on one GPU.
+    assert (made.plan.floor_us() > 0) == (device == "cuda" and torch.cuda.get_device_name() == "NVIDIA H200")
     assert "B=2 N=64" in repr(made.plan) and f"C={c}" in repr(made.weights)
     assert made.weights.nbytes > 0 and made.weights.implementation == made.plan.implementation
     assert (made.weights.c_z, made.weights.c_hidden, made.weights.has_in_bias, made.weights.has_out_bias) == (c_z, c, True, True)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refusals of the class API: of a plan's arguments, of its knobs, of an execute that is not the plan's."""
 
+import itertools
+
 import numpy
 import pytest
 import torch
@@ -84,6 +86,24 @@ def test_knobs_of_a_gpu(rng):
         Plan(x, k2_tile=99).check_support()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_knobs_of_the_portable_implementation_on_a_gpu(rng):
+    x, parameters = cases.random_x(rng, "cuda", 40, c_z=48, dtype=torch.float32), cases.random_parameters(rng, "cuda", (), c_z=48, c=40, dtype=torch.float32)
+    recommended = trimul.heuristics.recommend(40, 40, c_z=48, dtype="float32", arch=None)
+    assert recommended.as_dict().keys() == {"k1_tile", "k2_tile", "k3_tile"}
+    expected = trimul.triangle_multiplicative_update(x, **parameters)
+    for k1, k2, k3 in itertools.product(range(3), range(2), range(3)):
+        made = Plan(x, c_hidden=40, has_mask=False, precision="tf32x3", impl="cuda:sm80", knobs={"k1_tile": k1, "k2_tile": k2, "k3_tile": k3})
+        weights = trimul.prepare_weights(**parameters, impl="cuda:sm80")
+        out, workspace = torch.empty_like(x), torch.empty(made.get_workspace_size(), dtype=torch.uint8, device="cuda")
+        made.execute(x, None, weights, out, workspace)
+        assert torch.equal(out, expected)
+    with pytest.raises(ValueError, match="k1_parts"):
+        Plan(x, c_hidden=40, knobs={"k1_parts": 1}).check_support()
+    with pytest.raises(NotImplementedError, match="k3_tile"):
+        Plan(x, c_hidden=40, knobs={"k3_tile": 3}).check_support()
+
+
 def test_knobs_are_values():
     knobs = trimul.TriMulKnobs(k2_tile=1, threads=None)
     assert knobs.as_dict() == {"k2_tile": 1} and knobs.threads is None and knobs == trimul.TriMulKnobs(k2_tile=1)
@@ -95,18 +115,30 @@ def test_knobs_are_values():
         trimul.TriMulKnobs(tile=1)
 
 
+GPU_ARCHITECTURES = "" if trimul.build_info()["cuda"] == "none" else trimul.build_info()["cuda"]
+
+
 def test_recommend():
     recommend = trimul.heuristics.recommend
     assert recommend(100, device="cpu").as_dict().keys() == {"threads"}
-    if "none" not in trimul.build_info().get("cuda_architectures", trimul.build_info().get("cuda", "none")):
+    if GPU_ARCHITECTURES:
+        for arch in ("sm80", "sm86", "sm89", "sm90", "sm100", "sm120"):
+            for dtype, width in (("fp32", 64), ("fp16", 128), ("bf16", 384)):
+                assert recommend(300, width, dtype=dtype, arch=arch).as_dict().keys() == {"k1_tile", "k2_tile", "k3_tile"}
+            assert recommend(300, arch=arch, implementation="cuda:sm80") == recommend(300, arch=arch, implementation="cuda:sm80", direction="incoming")
+        assert recommend(300, 64, arch="sm80") == trimul.TriMulKnobs(**recommend(300, 64, arch="sm80").as_dict())
+        with pytest.raises(NotImplementedError, match="cuda:sm80"):
+            recommend(300, dtype="fp64")
+    if "90" in GPU_ARCHITECTURES:
         for arguments in ((64, 128, 1), (500, 128, 4, "incoming"), (2048, 128, 7)):
             assert recommend(*arguments).as_dict().keys() == {"k1_parts", "k2_tile", "overlap"}
+            assert recommend(*arguments, arch="sm89").as_dict().keys() == {"k1_tile", "k2_tile", "k3_tile"}
         assert recommend(300, 128, 9) == recommend(300, 128, 4)
     for error, arguments in (
         (ValueError, {"N": -1}), (ValueError, {"N": 2**64 + 64}), (TypeError, {"N": 64.0}), (TypeError, {"N": "64"}), (TypeError, {"N": 64, "c": None}),
         (ValueError, {"N": 64, "c": 0}), (ValueError, {"N": 64, "B": -1}), (ValueError, {"N": 64, "direction": "o"}), (ValueError, {"N": 64, "arch": "sm13"}),
         (TypeError, {"N": 64, "arch": 90}), (ValueError, {"N": 64, "implementation": "x"}), (TypeError, {"N": 64, "implementation": 1}),
-        (ValueError, {"N": 64, "dtype": "fp9"}), (ValueError, {"N": 64, "device": "tpu"}), (NotImplementedError, {"N": 64, "implementation": "cuda:sm80"}),
+        (ValueError, {"N": 64, "dtype": "fp9"}), (ValueError, {"N": 64, "device": "tpu"}), (NotImplementedError, {"N": 64, "implementation": "cpu"}),
     ):  # fmt: skip
         with pytest.raises(error):
             recommend(**arguments)

@@ -24,13 +24,15 @@ std::vector<double> reference_of(const Case& data, trimul_rounding rounding = TR
 /// What a result is measured against; made once a case.
 struct Oracle {
   std::vector<double> none;    // reference without roundings
-  std::vector<double> kernel;  // with the GPU kernels' roundings; only where an implementation declares them
-  // Same-dtype composition, its sums forwards and backwards: the worse of two samples of its error. LayerNorm over a few channels
+  std::vector<double> kernel;  // with the GPU kernels' roundings, for those alone
+  // Same-dtype composition, its products those of the implementation that is judged, its sums forwards and backwards: samples of its error,
+  // of which the worst counts, and for a GPU's kernels the declared roundings by themselves are a third. LayerNorm over a few channels
   // that nearly agree amplifies a single rounding, so that one sample alone says little about its worst cell.
   std::vector<double> plain, plain_backward;
   std::vector<double> slope;  // a pair's share of the second LayerNorm's slope, for C < 32; cli/narrow_rule.hpp
 };
-Oracle make_oracle(const Case& data);
+/// `implementation`: that is to be judged.
+Oracle make_oracle(const Case& data, std::string_view implementation);
 
 struct Limits {
   bool absolute = true;    // the table's absolute limits as well; off where the data are outside of its sweep (C < 32 is always)

@@ -76,6 +76,13 @@ class Composer {
     return values;
   }
 
+  /// As a matrix product takes it.
+  [[nodiscard]] Tensor<Real> operand(Tensor<Real> values) const {
+    if (points_.operand != RoundingPoints::keep)
+      for (Real& value : values) value = rounded(points_.operand, value);
+    return values;
+  }
+
   static Real rounded(RoundingPoints::Round round, Real value) {
     if (round == RoundingPoints::keep) return value;
     return static_cast<Real>(round(static_cast<double>(value)));
@@ -113,8 +120,10 @@ class Composer {
   }
 
   /// in [rows, depth] times the transpose of weight [width, depth], plus bias: one term of every sum at a time.
-  Tensor<Real> linear(const Tensor<Real>& in, std::int64_t depth, std::int64_t width, ParameterId weight_id, ParameterId bias_id) const {
-    const Tensor<Real> weight = parameter(weight_id, depth * width, 0.0);
+  Tensor<Real> linear(const Tensor<Real>& rows_in, std::int64_t depth, std::int64_t width, ParameterId weight_id,
+                      ParameterId bias_id) const {
+    const Tensor<Real> in = operand(rows_in);
+    const Tensor<Real> weight = operand(parameter(weight_id, depth * width, 0.0));
     const Tensor<Real> bias = parameter(bias_id, width, 0.0);
     const auto d = static_cast<std::size_t>(depth);
     const auto w = static_cast<std::size_t>(width);
@@ -164,7 +173,8 @@ class Composer {
   }
 
   /// einsum: ikc,jkc->ijc (outgoing) or kic,kjc->ijc (incoming), one channel and one k at a time.
-  Tensor<Real> triangle(const Tensor<Real>& ab) const {
+  Tensor<Real> triangle(const Tensor<Real>& planes) const {
+    const Tensor<Real> ab = operand(planes);
     const bool outgoing = (data_.spec.direction == TRIMUL_OUTGOING) != mutation_.other_direction;
     const auto at = [this, &ab](std::int64_t row, std::int64_t column, std::int64_t channel) {
       return ab[static_cast<std::size_t>((row * n_ + column) * 2 * c_ + channel)];
@@ -227,12 +237,14 @@ std::vector<double> compose_y(const Case& data, bool magnitudes) {
   return composer.all_y();
 }
 
-std::vector<double> compose_plain(const Case& data, bool backward_sums) {
+std::vector<double> compose_plain(const Case& data, bool backward_sums, bool tf32) {
   switch (data.out_dtype()) {
     case DType::kBf16: return compose<float>(data, everywhere(to_bf16, backward_sums));
     case DType::kF16: return compose<float>(data, everywhere(to_fp16, backward_sums));
     case DType::kF64: return compose<double>(data, everywhere(RoundingPoints::keep, backward_sums));
-    default: return compose<float>(data, everywhere(RoundingPoints::keep, backward_sums));
+    default:
+      return compose<float>(data,
+                            {.operand = tf32 ? RoundingPoints::Round(to_tf32) : RoundingPoints::keep, .backward_sums = backward_sums});
   }
 }
 

@@ -20,7 +20,8 @@ struct RoundingPoints {
   Round product = keep;     // sigmoid, and sigmoid times value
   Round masked = keep;      // a and b
   Round y = keep;
-  Round out = keep;  // before and after the residual
+  Round operand = keep;  // of the matrix products, nowhere stored
+  Round out = keep;      // before and after the residual
   bool backward_sums = false;
   bool magnitudes = false;  // |a|, |b| in place of a, b
 };
@@ -49,8 +50,9 @@ std::vector<double> compose(const Case& data, const RoundingPoints& points = {},
 /// y of the whole case in fp64, or with `magnitudes` the sums of |a b|, in which the error of any order of sums is measured.
 std::vector<double> compose_y(const Case& data, bool magnitudes = false);
 /// Same-dtype eager composition: fp32 arithmetic inside an operation, every operation's result rounded to x's dtype (fp64 for fp64 x).
-/// The order of its sums is nobody's promise: forwards or backwards are two samples of its error.
-std::vector<double> compose_plain(const Case& data, bool backward_sums = false);
+/// The order of its sums is nobody's promise: forwards or backwards are two samples of its error. `tf32`: matrix products round their
+/// operands to TF32, as a framework that allows it does.
+std::vector<double> compose_plain(const Case& data, bool backward_sums = false, bool tf32 = false);
 /// The rounding points that the contract names for GPU kernels.
 RoundingPoints kernel_points(const Spec& spec);
 

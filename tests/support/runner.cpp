@@ -147,6 +147,33 @@ Spec gpu_spec(Spec spec) {
   return spec;
 }
 
+std::vector<Spec> gpu_specs(const std::string& implementation, const Spec& spec) {
+  struct Kind {
+    DType x_dtype;
+    std::int32_t precision;
+    std::int64_t c_z, c;
+  };
+  static constexpr Kind kKinds[] = {
+      {DType::kBf16, TRIMUL_PRECISION_DEFAULT, 128, 128}, {DType::kF16, TRIMUL_PRECISION_DEFAULT, 64, 40},
+      {DType::kF32, TRIMUL_PRECISION_DEFAULT, 48, 64},    {DType::kBf16, TRIMUL_PRECISION_DEFAULT, 33, 20},
+      {DType::kF32, TRIMUL_PRECISION_TF32, 36, 72},       {DType::kF16, TRIMUL_PRECISION_BF16, 100, 17},
+      {DType::kF32, TRIMUL_PRECISION_IEEE, 17, 36},
+  };
+  std::vector<Spec> specs;
+  for (const Kind& kind : kKinds) {
+    Spec served = spec;
+    served.x_dtype = kind.x_dtype;
+    served.precision = kind.precision;
+    served.c_z = kind.c_z;
+    served.c = kind.c;
+    Spec single = served;  // cheap to make: what is served does not depend on the number of pairs
+    single.lead = {};
+    single.n = 1;
+    if (rejection_of(implementation, Case(single).problem()).empty()) specs.push_back(served);
+  }
+  return specs;
+}
+
 std::vector<std::string> cpu_implementations() {
   static const std::vector<std::string> names = implementations_serving(Spec{}, false);  // asked again by every suite
   return names;

@@ -66,6 +66,10 @@ std::vector<double> decode(const std::vector<std::byte>& raw, DType dtype);
 /// The case as every GPU implementation can serve it: bf16 x and widths of 128 in place of its own.
 Spec gpu_spec(Spec spec);
 
+/// The case at every kind of problem that the GPU implementation serves: dtype, precision and widths in place of its own, one kind for each
+/// arithmetic and with rows of whole and of broken vectors among them. gpu_spec's is the first.
+std::vector<Spec> gpu_specs(const std::string& implementation, const Spec& spec);
+
 /// Names of the registry's implementations that serve problems of this machine's CPU, for INSTANTIATE_TEST_SUITE_P.
 std::vector<std::string> cpu_implementations();
 /// The same with those that serve problems of its GPU 0.
