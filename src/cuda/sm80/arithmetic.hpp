@@ -10,7 +10,7 @@ enum class Arithmetic : std::int32_t {
   kBf16,    // mma.sync on bf16 operands
   kFp16,    // mma.sync on fp16 operands; y is fp32, which its range does not fit into fp16
   kTf32,    // mma.sync on operands rounded to TF32
-  kTf32x3,  // three products of the TF32 parts of fp32 operands; their sums are added up in fp32 every 8 terms
+  kTf32x3,  // three products of the TF32 parts of fp32 operands; their sums are added up in fp32 every 16 terms
   kIeee,    // fp32 multiply-adds
 };
 inline constexpr int kNumArithmetics = 5;

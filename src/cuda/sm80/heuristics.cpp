@@ -14,6 +14,7 @@ using core::round_up;
 namespace {
 
 constexpr std::int64_t kMostPositions = 128;
+constexpr std::int64_t kMostStages = 6;
 constexpr std::int64_t kNormPairBytes = 8;
 constexpr std::int64_t kNarrowWidth = 32;
 
@@ -31,9 +32,9 @@ bool fills(const core::Problem& problem, const core::DeviceInfo& device, int pos
 Arithmetic arithmetic_of(const core::Problem& problem) {
   using core::Precision;
   if (problem.precision == Precision::kIeee) return Arithmetic::kIeee;
-  // Between few channels the second LayerNorm magnifies the rounding of y without bound; fp32 costs little there.
+  // Between few channels the second LayerNorm magnifies the rounding of y without bound; all of fp32's bits cost little there.
   const bool is_16_bit = problem.precision == Precision::kBf16 || problem.x_dtype != core::DType::kF32;
-  if (is_16_bit && problem.c_hidden < kNarrowWidth) return Arithmetic::kIeee;
+  if (problem.c_hidden < kNarrowWidth && (is_16_bit || problem.precision != Precision::kTf32)) return Arithmetic::kIeee;
   if (problem.precision == Precision::kBf16 || problem.x_dtype == core::DType::kBf16) return Arithmetic::kBf16;
   if (problem.x_dtype == core::DType::kF16) return Arithmetic::kFp16;
   return problem.precision == Precision::kTf32 ? Arithmetic::kTf32 : Arithmetic::kTf32x3;
@@ -93,13 +94,16 @@ ProjectionConfig choose(const core::Problem& problem, const core::DeviceInfo& de
                             .smem_bytes = static_cast<std::size_t>(bytes_of(positions, stages, x + y))};
   };
   const std::int64_t slabs = x_slabs + y_slabs;
-  for (const std::int64_t blocks : {2, 1})
-    for (const int positions : kTilePositionChoices) {
-      if (positions > most || (grain >= 0 ? positions != positions_of_grain(grain) : positions > 32 && !fills(problem, device, positions)))
-        continue;
-      for (const std::int64_t stages : {3, 2})
-        if (bytes_of(positions, stages, slabs) <= room_bytes / blocks - 1024 * (blocks - 1)) return config_of(positions, stages, x_slabs, y_slabs);
-    }
+  // A ring of few stages waits for every slab; one of four covers the latency of the L2.
+  for (const std::int64_t least_stages : {4, 2})
+    for (const std::int64_t blocks : {2, 1})
+      for (const int positions : kTilePositionChoices) {
+        if (positions > most || (grain >= 0 ? positions != positions_of_grain(grain) : positions > 32 && !fills(problem, device, positions)))
+          continue;
+        const std::int64_t room_of_block = room_bytes / blocks - 1024 * (blocks - 1);
+        const std::int64_t stages = std::min(kMostStages, (room_of_block - bytes_of(positions, 0, slabs)) / stage_bytes);
+        if (stages >= least_stages) return config_of(positions, stages, x_slabs, y_slabs);
+      }
   // Not all at once, then: the rows of y first, since those of x can be needed whole (output_projection/kernel.cuh).
   constexpr std::int64_t kPositions = 32;
   const std::int64_t room = (room_bytes - bytes_of(kPositions, 2, 0)) / (kPositions * kSlabRowBytes);

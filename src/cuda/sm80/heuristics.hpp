@@ -56,6 +56,12 @@ inline constexpr int kOutputStorageBytes = 64;
 
 std::int64_t slabs_of(std::int64_t width, Arithmetic arithmetic);
 
+/// Blocks that a multiprocessor is to hold of a projection's kernel, which bounds a thread's registers at 255, 168 or 128.
+constexpr int blocks_per_sm(Arithmetic arithmetic, int positions, bool is_whole) {
+  if (positions == 128 || !is_whole || operand_bytes(arithmetic) == 4) return positions == 32 && is_whole ? 3 : 2;
+  return positions == 64 ? 3 : 4;
+}
+
 // Division of a projection's work, from fine to coarse: tiles of 32, 64 or 128 positions; of the resident input projection 4, 2 or 1 parts.
 inline constexpr int kMostGrain = 2;
 constexpr int positions_of_grain(int grain) {

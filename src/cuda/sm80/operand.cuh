@@ -200,7 +200,7 @@ __device__ __forceinline__ int b_row(int lane, int ni) {
   return 8 * ni + 2 * t;
 }
 
-/// An fp32 number as the sum of two TF32 numbers, the first cut off, but for the last bits of the second, which the tensor cores do not read. Of an
+/// An fp32 number as the sum of two TF32 numbers, the first rounded, but for the last bits of the second, which the tensor cores do not read. Of an
 /// infinite one the second is NaN: kMayBeInfinite takes zero instead. (Operands other than weights are infinite only where what follows is NaN anyway.)
 struct SplitTf32 {
   std::uint32_t high, low;
@@ -208,63 +208,76 @@ struct SplitTf32 {
 template <bool kMayBeInfinite>
 __device__ __forceinline__ SplitTf32 split_tf32(std::uint32_t bits) {
   const float value = __uint_as_float(bits);
-  const std::uint32_t high = bits & 0xffffe000U;
+  const std::uint32_t high = (bits + 0x1000U) & 0xffffe000U;  // as cvt.rna.tf32, in half the time
   const float low = value - __uint_as_float(high);
   return {high, kMayBeInfinite && fabsf(value) == INFINITY ? 0U : __float_as_uint(low)};
 }
 
+/// One product a fragment. The fragments of a step are loaded while the products of the one before run.
 template <int kMt, int kNt, typename A, typename B>
 __device__ __forceinline__ void multiply_slab_once(float (&acc)[kMt][kNt][4], const A& a, std::uint32_t a_slab, const B& b,
                                                     std::uint32_t b_slab, auto&& product) {
+  std::uint32_t a_fragments[2][kMt][4];
+  std::uint32_t b_fragments[2][kNt / 2][4];
+  const auto load = [&](int step) {
+#pragma unroll
+    for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments[step % 2][ni / 2], b_slab, ni, step);
+#pragma unroll
+    for (int mi = 0; mi < kMt; ++mi) a.load(a_fragments[step % 2][mi], a_slab, mi, step);
+  };
+  load(0);
 #pragma unroll
   for (int step = 0; step < kStepsPerSlab; ++step) {
-    std::uint32_t b_fragments[kNt / 2][4];
+    if (step + 1 < kStepsPerSlab) load(step + 1);
 #pragma unroll
-    for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments[ni / 2], b_slab, ni, step);
-#pragma unroll
-    for (int mi = 0; mi < kMt; ++mi) {
-      std::uint32_t a_fragment[4];
-      a.load(a_fragment, a_slab, mi, step);
+    for (int mi = 0; mi < kMt; ++mi)
 #pragma unroll
       for (int ni = 0; ni < kNt; ++ni)
-        product(acc[mi][ni], a_fragment, b_fragments[ni / 2][ni % 2 * 2], b_fragments[ni / 2][ni % 2 * 2 + 1]);
-    }
+        product(acc[mi][ni], a_fragments[step % 2][mi], b_fragments[step % 2][ni / 2][ni % 2 * 2], b_fragments[step % 2][ni / 2][ni % 2 * 2 + 1]);
   }
 }
 
+/// Three products a fragment, summed up over two steps, 16 terms, before they are added to acc.
 template <Weights kWeights, int kMt, int kNt, typename A, typename B>
 __device__ __forceinline__ void multiply_slab_tf32x3(float (&acc)[kMt][kNt][4], const A& a, std::uint32_t a_slab, const B& b,
                                                      std::uint32_t b_slab) {
   static_assert(kNt <= 4, "the parts of more n-tiles do not leave enough registers");
-#pragma unroll 1  // neither do those of two steps
-  for (int step = 0; step < kStepsPerSlab; ++step) {
-    SplitTf32 b_parts[kNt][2];
+  constexpr int kJoined = 2;
+#pragma unroll 1  // neither do those of more steps
+  for (int first = 0; first < kStepsPerSlab; first += kJoined) {
+    SplitTf32 b_parts[kJoined][kNt][2];
 #pragma unroll
-    for (int ni = 0; ni < kNt; ni += 2) {
-      std::uint32_t fragments[4];
-      b.load(fragments, b_slab, ni, step);
+    for (int step = 0; step < kJoined; ++step)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) b_parts[ni + i / 2][i % 2] = split_tf32<kWeights == Weights::kB>(fragments[i]);
-    }
+      for (int ni = 0; ni < kNt; ni += 2) {
+        std::uint32_t fragments[4];
+        b.load(fragments, b_slab, ni, first + step);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) b_parts[step][ni + i / 2][i % 2] = split_tf32<kWeights == Weights::kB>(fragments[i]);
+      }
 #pragma unroll
     for (int mi = 0; mi < kMt; ++mi) {
-      std::uint32_t high[4];
-      std::uint32_t low[4];
-      a.load(high, a_slab, mi, step);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const SplitTf32 parts = split_tf32<kWeights == Weights::kA>(high[i]);
-        high[i] = parts.high;
-        low[i] = parts.low;
-      }
-      // The n-tiles in turn, so that no product waits for the one before it.
       float sums[kNt][4] = {};
 #pragma unroll
-      for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], low, b_parts[ni][0].high, b_parts[ni][1].high);
+      for (int step = 0; step < kJoined; ++step) {
+        std::uint32_t high[4];
+        std::uint32_t low[4];
+        a.load(high, a_slab, mi, first + step);
 #pragma unroll
-      for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], high, b_parts[ni][0].low, b_parts[ni][1].low);
+        for (int i = 0; i < 4; ++i) {
+          const SplitTf32 parts = split_tf32<kWeights == Weights::kA>(high[i]);
+          high[i] = parts.high;
+          low[i] = parts.low;
+        }
+        // The n-tiles in turn, so that no product waits for the one before it.
+        const auto& w = b_parts[step];
 #pragma unroll
-      for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], high, b_parts[ni][0].high, b_parts[ni][1].high);
+        for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], low, w[ni][0].high, w[ni][1].high);
+#pragma unroll
+        for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], high, w[ni][0].low, w[ni][1].low);
+#pragma unroll
+        for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], high, w[ni][0].high, w[ni][1].high);
+      }
 #pragma unroll
       for (int ni = 0; ni < kNt; ++ni)
 #pragma unroll

@@ -10,14 +10,15 @@
 
 namespace trimul::cuda::sm80 {
 
-/// cp.async.wait_group for a ring of 2, 3 or 4 stages, all but whose last are under way: the oldest has arrived.
+/// cp.async.wait_group for a ring of 2 to 6 stages, all but whose last are under way: the oldest has arrived.
 __device__ __forceinline__ void wait_for_oldest(int stages) {
-  if (stages == 2)
-    ptx::cp_async_wait_group<0>();
-  else if (stages == 3)
-    ptx::cp_async_wait_group<1>();
-  else
-    ptx::cp_async_wait_group<2>();
+  switch (stages) {
+    case 2: return ptx::cp_async_wait_group<0>();
+    case 3: return ptx::cp_async_wait_group<1>();
+    case 4: return ptx::cp_async_wait_group<2>();
+    case 5: return ptx::cp_async_wait_group<3>();
+    default: return ptx::cp_async_wait_group<4>();
+  }
 }
 
 /// The whole block copies; a stage is rewritten only behind the barrier in `take` that follows its last reading.

@@ -147,7 +147,7 @@ struct InputProjection {
 };
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
-__global__ void __launch_bounds__(kBlockThreads, kPositions == 128 || !kIsWhole || kArithmetic == Arithmetic::kTf32x3 ? 2 : kPositions == 64 ? 3 : 4)
+__global__ void __launch_bounds__(kBlockThreads, blocks_per_sm(kArithmetic, kPositions, kIsWhole))
     sm80_input_projection_kernel(const __grid_constant__ InputProjectionParams p) {
   using Kernel = InputProjection<kArithmetic, kPositions, kIsWhole>;
   extern __shared__ __align__(1024) std::uint8_t raw[];

@@ -16,6 +16,7 @@ struct ResidentInputProjection {
   static constexpr int kChunkBlocks = kInChunkRows / 16;
   static constexpr int kImageBytes = kInChunkRows * kSlabRowBytes;
   static constexpr int kWarps = kResidentThreads / 32;
+  static constexpr int kJoined = kHasBias && kArithmetic == Arithmetic::kBf16 ? 1 : 2;  // blocks of 16 rows at a time, as registers allow
   static constexpr int kRowsAtOnce = kArithmetic == Arithmetic::kBf16 ? 4 : 2;  // that share the reading of the norm's pairs, as registers allow
   using Row = FragmentRow<kArithmetic, kWidth>;
   using Whole = InputProjection<kArithmetic, 128, true>;
@@ -83,27 +84,34 @@ struct ResidentInputProjection {
     std::uint8_t* to = p.planes + (first_chunk * kInChunkChannels + g) * channel_bytes + (tile * kTile + t * kOctet) * 2;
     const int blocks = chunks * kChunkBlocks;
     const int own_channels = p.channels - first_chunk * kInChunkChannels - g;
+    // Of two blocks of 16 rows the products of one run while the other is gated.
 #pragma unroll 1
-    for (int block = 0; block < blocks; ++block) {
+    for (int block = 0; block < blocks; block += kJoined) {
       const std::uint32_t image =
           weights + static_cast<unsigned>(block / kChunkBlocks * kSlabs * kImageBytes + block % kChunkBlocks * 16 * kSlabRowBytes);
-      float acc[kNt][4] = {};
+      float acc[kJoined][kNt][4] = {};
 #pragma unroll
-      for (int step = 0; step < Row::kSteps; ++step) {
-        std::uint32_t fragment[4];
-        a.load(fragment, image + static_cast<unsigned>(step / kStepsPerSlab * kImageBytes), 0, step % kStepsPerSlab);
+      for (int step = 0; step < Row::kSteps; ++step)
 #pragma unroll
-        for (int ni = 0; ni < kNt; ++ni) mma_16bit<kArithmetic>(acc[ni], fragment, z[ni][2 * step], z[ni][2 * step + 1]);
+        for (int k = 0; k < kJoined; ++k) {
+          std::uint32_t fragment[4];
+          a.load(fragment, image + static_cast<unsigned>(step / kStepsPerSlab * kImageBytes), k, step % kStepsPerSlab);
+#pragma unroll
+          for (int ni = 0; ni < kNt; ++ni) mma_16bit<kArithmetic>(acc[k][ni], fragment, z[ni][2 * step], z[ni][2 * step + 1]);
+        }
+#pragma unroll
+      for (int k = 0; k < kJoined; ++k) {
+        if constexpr (kHasBias) {
+          const float* const bias = p.bias + first_chunk * kInChunkRows + (block + k) * 16 + g;
+          const float value_bias = __ldg(bias);
+          const float gate_bias = __ldg(bias + 8);
+#pragma unroll
+          for (int ni = 0; ni < kNt; ++ni)
+            acc[k][ni][0] += value_bias, acc[k][ni][1] += value_bias, acc[k][ni][2] += gate_bias, acc[k][ni][3] += gate_bias;
+        }
+        store_rows(mask, t, (block + k) * 8 < own_channels ? to : nullptr, acc[k]);
+        to += 8 * channel_bytes;
       }
-      if constexpr (kHasBias) {
-        const float* const bias = p.bias + first_chunk * kInChunkRows + block * 16 + g;
-        const float value_bias = __ldg(bias);
-        const float gate_bias = __ldg(bias + 8);
-#pragma unroll
-        for (int ni = 0; ni < kNt; ++ni) acc[ni][0] += value_bias, acc[ni][1] += value_bias, acc[ni][2] += gate_bias, acc[ni][3] += gate_bias;
-      }
-      store_rows(mask, t, block * 8 < own_channels ? to : nullptr, acc);
-      to += 8 * channel_bytes;
     }
   }
 };

@@ -151,7 +151,7 @@ struct OutputProjection {
 };
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
-__global__ void __launch_bounds__(kBlockThreads, kPositions == 128 || !kIsWhole ? 2 : kPositions == 64 ? 3 : 4)
+__global__ void __launch_bounds__(kBlockThreads, blocks_per_sm(kArithmetic, kPositions, kIsWhole))
     sm80_output_projection_kernel(const __grid_constant__ OutputProjectionParams p) {
   using Kernel = OutputProjection<kArithmetic, kPositions, kIsWhole>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
