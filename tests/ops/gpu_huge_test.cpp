@@ -96,14 +96,16 @@ void GpuHuge::check_huge(const Spec& spec, std::int64_t batch, std::int64_t n) {
   const Bound on_host(small);
   trimul_update_args oracle = on_host.update_args(small);
   oracle.x = &host_view;
+  // Narrow widths are computed in fp32; only the output is rounded.
+  const bool is_narrow = spec.c < 32;
   const bool is_bf16 = spec.x_dtype == DType::kBf16;
-  ASSERT_EQ(trimul_reference(&oracle, is_bf16 ? TRIMUL_ROUNDING_KERNEL : TRIMUL_ROUNDING_NONE, cells.data(), num_cells, reference.data()),
+  ASSERT_EQ(trimul_reference(&oracle, is_bf16 && !is_narrow ? TRIMUL_ROUNDING_KERNEL : TRIMUL_ROUNDING_NONE, cells.data(), num_cells, reference.data()),
             TRIMUL_OK)
       << trimul_last_error();
   const double error = relative_rms(got, reference);
   std::cout << "B = " << batch << ", N = " << n << ", C_z = " << spec.c_z << ", C = " << spec.c << ", " << core::dtype_name(spec.x_dtype)
             << ": relative RMS " << error << '\n';
-  EXPECT_LE(error, is_bf16 ? 2.7e-3 : spec.x_dtype == DType::kF16 ? 2e-3 : 1e-5);
+  EXPECT_LE(error, is_bf16 ? 2.7e-3 : spec.x_dtype == DType::kF16 ? (is_narrow ? 5e-4 : 2e-3) : 1e-5);
   for (const double value : got) EXPECT_TRUE(std::isfinite(value));
 
   // Poison left anywhere is an element that was not written.

@@ -98,7 +98,7 @@ ProjectionConfig choose(const core::Problem& problem, const core::DeviceInfo& de
   for (const std::int64_t least_stages : {4, 2})
     for (const std::int64_t blocks : {2, 1})
       for (const int positions : kTilePositionChoices) {
-        if (positions > most || (grain >= 0 ? positions != positions_of_grain(grain) : positions > 32 && !fills(problem, device, positions)))
+        if (positions > most || (grain >= 0 ? positions > positions_of_grain(grain) : positions > 32 && !fills(problem, device, positions)))
           continue;
         const std::int64_t room_of_block = room_bytes / blocks - 1024 * (blocks - 1);
         const std::int64_t stages = std::min(kMostStages, (room_of_block - bytes_of(positions, 0, slabs)) / stage_bytes);

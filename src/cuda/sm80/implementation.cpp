@@ -300,13 +300,6 @@ std::vector<std::int64_t> recommend_values(const core::Problem& problem, const c
           grain_of(output_projection_config(problem, device, -1))};
 }
 
-/// A smaller tile than the one asked for, since that one does not fit, is not what was asked for.
-void check_grain(const char* knob, std::int64_t wanted, const ProjectionConfig& config) {
-  if (!config.is_resident && grain_of(config) != wanted)
-    throw core::Error(core::StatusCode::kUnsupported,
-                      core::text("knob ", knob, ": is ", wanted, ", but here at most ", grain_of(config), " fits into registers and shared memory"));
-}
-
 std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const core::DeviceInfo& device,
                                           const std::vector<core::Knob>& knobs) {
   const Configs configs{
@@ -314,8 +307,6 @@ std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const co
       .contraction = contraction_config(problem, device, kTileOfKnob[static_cast<std::size_t>(knobs[1].value)]),
       .output = output_projection_config(problem, device, static_cast<int>(knobs[2].value)),
   };
-  check_grain("k1_tile", knobs[0].value, configs.input);
-  check_grain("k3_tile", knobs[2].value, configs.output);
   return std::make_unique<Sm80Plan>(problem, device, configs);
 }
 

@@ -37,9 +37,6 @@ enum class Storage { kRows, kSpreadRows, kColumns };
 
 inline constexpr int kStepsPerSlab = 4;  // k steps of mma.sync: 32 bytes of k each
 
-/// Which operand of a product the weights are.
-enum class Weights { kNone, kA, kB };
-
 /// Which of the eight places of a row's chunks chunk 0 takes (kSpreadRows).
 __device__ __forceinline__ int spread_key(int row) {
   return (row & 1) | ((row >> 3) & 3) << 1;
@@ -200,17 +197,14 @@ __device__ __forceinline__ int b_row(int lane, int ni) {
   return 8 * ni + 2 * t;
 }
 
-/// An fp32 number as the sum of two TF32 numbers, the first rounded, but for the last bits of the second, which the tensor cores do not read. Of an
-/// infinite one the second is NaN: kMayBeInfinite takes zero instead. (Operands other than weights are infinite only where what follows is NaN anyway.)
+/// An fp32 number as the sum of two TF32 numbers, the first rounded, but for the last bits of the second, which the tensor cores do not read. An
+/// infinite number becomes NaN: it only stands where what follows is not finite in any case (packed_weights.cu has none in the gates).
 struct SplitTf32 {
   std::uint32_t high, low;
 };
-template <bool kMayBeInfinite>
 __device__ __forceinline__ SplitTf32 split_tf32(std::uint32_t bits) {
-  const float value = __uint_as_float(bits);
   const std::uint32_t high = (bits + 0x1000U) & 0xffffe000U;  // as cvt.rna.tf32, in half the time
-  const float low = value - __uint_as_float(high);
-  return {high, kMayBeInfinite && fabsf(value) == INFINITY ? 0U : __float_as_uint(low)};
+  return {high, __float_as_uint(__uint_as_float(bits) - __uint_as_float(high))};
 }
 
 /// One product a fragment. The fragments of a step are loaded while the products of the one before run.
@@ -238,7 +232,7 @@ __device__ __forceinline__ void multiply_slab_once(float (&acc)[kMt][kNt][4], co
 }
 
 /// Three products a fragment, summed up over two steps, 16 terms, before they are added to acc.
-template <Weights kWeights, int kMt, int kNt, typename A, typename B>
+template <int kMt, int kNt, typename A, typename B>
 __device__ __forceinline__ void multiply_slab_tf32x3(float (&acc)[kMt][kNt][4], const A& a, std::uint32_t a_slab, const B& b,
                                                      std::uint32_t b_slab) {
   static_assert(kNt <= 4, "the parts of more n-tiles do not leave enough registers");
@@ -253,7 +247,7 @@ __device__ __forceinline__ void multiply_slab_tf32x3(float (&acc)[kMt][kNt][4], 
         std::uint32_t fragments[4];
         b.load(fragments, b_slab, ni, first + step);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) b_parts[step][ni + i / 2][i % 2] = split_tf32<kWeights == Weights::kB>(fragments[i]);
+        for (int i = 0; i < 4; ++i) b_parts[step][ni + i / 2][i % 2] = split_tf32(fragments[i]);
       }
 #pragma unroll
     for (int mi = 0; mi < kMt; ++mi) {
@@ -265,7 +259,7 @@ __device__ __forceinline__ void multiply_slab_tf32x3(float (&acc)[kMt][kNt][4], 
         a.load(high, a_slab, mi, first + step);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const SplitTf32 parts = split_tf32<kWeights == Weights::kA>(high[i]);
+          const SplitTf32 parts = split_tf32(high[i]);
           high[i] = parts.high;
           low[i] = parts.low;
         }
@@ -339,7 +333,7 @@ __device__ __forceinline__ void multiply_slab_ieee(float (&acc)[kMt][kNt][4], co
 }
 
 /// acc += the product of a slab of both operands; whole warp, both complete and visible.
-template <Weights kWeights = Weights::kNone, Arithmetic kArithmetic, int kMt, int kNt, Storage kStorageA, Storage kStorageB>
+template <Arithmetic kArithmetic, int kMt, int kNt, Storage kStorageA, Storage kStorageB>
 __device__ __forceinline__ void multiply_slab(float (&acc)[kMt][kNt][4], const AOperand<kArithmetic, kStorageA>& a,
                                               std::uint32_t a_slab, const BOperand<kArithmetic, kStorageB>& b, std::uint32_t b_slab) {
   if constexpr (kArithmetic == Arithmetic::kBf16)
@@ -349,7 +343,7 @@ __device__ __forceinline__ void multiply_slab(float (&acc)[kMt][kNt][4], const A
   else if constexpr (kArithmetic == Arithmetic::kTf32)
     multiply_slab_once(acc, a, a_slab, b, b_slab, ptx::mma_m16n8k8_tf32);
   else if constexpr (kArithmetic == Arithmetic::kTf32x3)
-    multiply_slab_tf32x3<kWeights>(acc, a, a_slab, b, b_slab);
+    multiply_slab_tf32x3(acc, a, a_slab, b, b_slab);
   else
     multiply_slab_ieee(acc, a, a_slab, b, b_slab);
 }

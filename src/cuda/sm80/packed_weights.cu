@@ -32,6 +32,7 @@ struct MatrixRow {
   std::int64_t row;
   std::int64_t width;
   bool exists;
+  bool is_gate;
   bool is_quad_ordered;
   bool is_halved;
 };
@@ -39,6 +40,11 @@ struct MatrixRow {
 /// Channel at place k of an operand in the order of fragment_rows.cuh: of 32 channels, chunk q and pair t of it hold chunk t's pair q.
 __device__ std::int64_t quad_ordered(std::int64_t k) {
   return k / 32 * 32 + k / 2 % 4 * 8 + k / 8 % 4 * 2 + k % 2;
+}
+
+/// An infinite weight of a gate makes it 0 or 1, and so does the largest number of TF32, of which both parts are finite (split_tf32).
+__device__ float finite(float value) {
+  return isinf(value) ? copysignf(0x1.ffcp127F, value) : value;
 }
 
 /// One 16-byte chunk: k from `first` on.
@@ -60,7 +66,7 @@ __device__ uint4 pack_chunk(Arithmetic arithmetic, const MatrixRow& from, std::i
       }
       case Arithmetic::kFp16: words[i / 2] |= std::uint32_t{__half_as_ushort(__float2half_rn(value))} << (i % 2 * 16); break;
       case Arithmetic::kTf32: words[i % 4] = ptx::round_to_tf32(value); break;
-      default: words[i % 4] = __float_as_uint(value);
+      default: words[i % 4] = __float_as_uint(from.is_gate ? finite(value) : value);
     }
   }
   return make_uint4(words[0], words[1], words[2], words[3]);
@@ -69,7 +75,8 @@ __device__ uint4 pack_chunk(Arithmetic arithmetic, const MatrixRow& from, std::i
 /// Value or gate row of the input weights.
 __device__ MatrixRow in_row(const PackParams& p, std::int64_t row) {
   const std::int64_t channel = row / 16 * 8 + row % 8;
-  return {row % 16 < 8 ? &p.from.p_in_weight : &p.from.g_in_weight, channel, p.c_z, channel < 2 * p.c_hidden, p.layout.in_is_resident, p.layout.in_is_resident};
+  const bool is_gate = row % 16 >= 8;
+  return {is_gate ? &p.from.g_in_weight : &p.from.p_in_weight, channel, p.c_z, channel < 2 * p.c_hidden, is_gate, p.layout.in_is_resident, p.layout.in_is_resident};
 }
 
 /// Chunks of the input weights, then of the output weights, in the order in which they lie.
@@ -92,7 +99,7 @@ __device__ void pack_matrix_chunk(const PackParams& p, std::int64_t chunk, std::
     const bool is_gate = slab < p.layout.x_slabs;
     if (!is_gate) slab -= p.layout.x_slabs;
     from = {is_gate ? &p.from.g_out_weight : &p.from.p_out_weight, channel, is_gate ? p.c_z : p.c_hidden, channel < p.c_z,
-            is_gate && p.layout.out_is_resident, p.layout.out_is_resident};
+            is_gate, is_gate && p.layout.out_is_resident, p.layout.out_is_resident};
   }
   const int k_chunk = place ^ (row & 7);
   const std::int64_t first = slab * slab_elements(p.arithmetic) + k_chunk * (kChunkBytes / operand_bytes(p.arithmetic));

@@ -139,7 +139,7 @@ struct InputProjection {
           }
         }
         const std::uint32_t image = weights.take();
-        multiply_slab<Weights::kA>(acc, a, image, b, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes));
+        multiply_slab(acc, a, image, b, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes));
       }
       store_chunk(p, at, smem.mask, tile, chunk, acc);
     }

@@ -59,7 +59,7 @@ struct OutputProjection {
         }
       }
       const std::uint32_t image = weights.take();
-      multiply_slab<Weights::kB>(acc, a, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes), b, image);
+      multiply_slab(acc, a, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes), b, image);
     }
   }
 
