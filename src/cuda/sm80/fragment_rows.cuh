@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of the pair tensor in registers as an operand of 16-bit products, for the kernels that keep all weights in shared memory.
 //
-// A quad has a row; its thread t loads the 16-byte chunks t, t + 4, ... of it, one load each. The eight channels of a chunk are four registers, which
-// serve as the two halves of two k steps: register r of chunk t + 4 j is half r % 2 of step 2 j + r / 2. So k runs over the channels in another
-// order, in which the weights are packed too (PackedLayout).
+// A quad has a row; its thread t loads the 16-byte chunks t, t + 4, ... of it, one load each. The eight channels of a chunk are four
+// registers, which serve as the two halves of two k steps: register r of chunk t + 4 j is half r % 2 of step 2 j + r / 2. So k runs over
+// the channels in another order, in which the weights are packed too (PackedLayout).
 #pragma once
 
 #include <cstdint>
@@ -43,13 +43,13 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
 template <Arithmetic kArithmetic>
 __device__ __forceinline__ float gated_packed(float value, float gate) {
   if constexpr (kArithmetic == Arithmetic::kBf16) return fmaf(value, ptx::tanh_approx(gate), value);
-  return gated<kArithmetic>(value, gate);
+  return gated(value, gate);
 }
 
 /// 1 / kWidth, twice.
 template <Arithmetic kArithmetic, int kWidth>
 inline constexpr std::uint32_t kInverseWidths = 0x10001U * (kArithmetic == Arithmetic::kBf16 ? (kWidth == 64 ? 0x3c80U : 0x3c00U)
-                                                                                              : (kWidth == 64 ? 0x2400U : 0x2000U));
+                                                                                             : (kWidth == 64 ? 0x2400U : 0x2000U));
 
 /// How a row is normalised: x scale + shift.
 struct Affine {
@@ -94,8 +94,8 @@ struct FragmentRow {
     return lane / 4 % 2 == 0 ? even : odd;
   }
 
-  /// Sum over the row of the squared deviations. Pairs are taken apart in another way than everywhere else, or ptxas would hold all values of the rows
-  /// until they are normalised (fragment_norm.cuh).
+  /// Sum over the row of the squared deviations. Pairs are taken apart in another way than everywhere else, or ptxas would hold all values
+  /// of the rows until they are normalised (fragment_norm.cuh).
   static __device__ __forceinline__ float squares(const Registers& values, float mean) {
     float parts[2] = {0.0F, 0.0F};
 #pragma unroll
@@ -112,9 +112,9 @@ struct FragmentRow {
     return quad_sum(parts[0] + parts[1]);
   }
 
-  /// Works out how to normalise the row. The mean of equal 16-bit values is exact; where a row is nearly constant the scale is cut short enough for its
-  /// products with them to be exact too (fragment_norm.cuh). Whole warp: rows whose squares overflow, or whose mean is huge, are multiplied by 2^-70 in
-  /// place, and eps with them; `mean_of(values)` is called again then.
+  /// Works out how to normalise the row. The mean of equal 16-bit values is exact; where a row is nearly constant the scale is cut short
+  /// enough for its products with them to be exact too (fragment_norm.cuh). Whole warp: rows whose squares overflow, or whose mean is huge,
+  /// are multiplied by 2^-70 in place, and eps with them; `mean_of(values)` is called again then.
   template <typename MeanOf>
   static __device__ __forceinline__ Affine statistics(Registers& values, float mean, float eps, const MeanOf& mean_of) {
     constexpr float kInverseWidth = 1.0F / kWidth;
@@ -138,8 +138,8 @@ struct FragmentRow {
     return {scale, -mean * scale};
   }
 
-  /// values = (values scale + shift) weight + bias, rounded, in place; norm[channel] = (weight, bias) in shared memory. Several rows at once, so that the
-  /// pairs are read once.
+  /// values = (values scale + shift) weight + bias, rounded, in place; norm[channel] = (weight, bias) in shared memory. Several rows at
+  /// once, so that the pairs are read once.
   template <int kRows>
   static __device__ __forceinline__ void normalise(Registers (&rows)[kRows], const Affine (&affine)[kRows], const float2* norm, int t) {
 #pragma unroll

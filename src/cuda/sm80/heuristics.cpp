@@ -26,7 +26,6 @@ bool fills(const core::Problem& problem, const core::DeviceInfo& device, int pos
   return plane_pitch(problem.batch, problem.tokens) / positions >= device.num_sms;
 }
 
-
 }  // namespace
 
 Arithmetic arithmetic_of(const core::Problem& problem) {
@@ -78,7 +77,8 @@ std::int64_t plane_pitch(std::int64_t batch, std::int64_t tokens) {
 namespace {
 
 /// Two blocks to a multiprocessor hide each other's phases: the largest tile of which two fit and that
-/// fills the device; else of which one fits; else the smallest tile, whose rows are normalised part by part, again for every chunk of weights.
+/// fills the device; else of which one fits; else the smallest tile, whose rows are normalised part by part, again for every chunk of
+/// weights.
 ProjectionConfig choose(const core::Problem& problem, const core::DeviceInfo& device, int grain, std::int64_t x_slabs, std::int64_t y_slabs,
                         std::int64_t storage_bytes, std::int64_t stage_bytes, int most) {
   const std::int64_t room_bytes = device.smem_per_block_bytes;
@@ -129,7 +129,10 @@ ProjectionConfig input_projection_config(const core::Problem& problem, const cor
   std::int64_t parts = grain >= 0 ? std::int64_t{1} << (kMostGrain - grain) : 4 * tiles <= warps ? 4 : 2 * tiles <= warps ? 2 : 1;
   parts = std::min(parts, chunks);
   while (bytes_of(parts) > device.smem_per_block_bytes) ++parts;
-  return {.is_resident = true, .parts = static_cast<int>(parts), .positions = kResidentInputPositions, .smem_bytes = static_cast<std::size_t>(bytes_of(parts))};
+  return {.is_resident = true,
+          .parts = static_cast<int>(parts),
+          .positions = kResidentInputPositions,
+          .smem_bytes = static_cast<std::size_t>(bytes_of(parts))};
 }
 
 ProjectionConfig output_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int grain) {
@@ -151,7 +154,9 @@ int grain_of(const ProjectionConfig& config) {
 ContractionConfig contraction_config(const core::Problem& problem, const core::DeviceInfo& device, int tile) {
   const Arithmetic arithmetic = arithmetic_of(problem);
   const std::int64_t planes = problem.batch * problem.c_hidden;
-  const auto tiles = [&](int rows) { return planes * ceil_div(problem.tokens, rows) * ceil_div(problem.tokens, tile_columns(arithmetic, rows)); };
+  const auto tiles = [&](int rows) {
+    return planes * ceil_div(problem.tokens, rows) * ceil_div(problem.tokens, tile_columns(arithmetic, rows));
+  };
   // Small tiles where large ones would leave multiprocessors idle or be mostly padding.
   if (tile == 0) tile = problem.tokens <= 64 || tiles(128) < device.num_sms ? 64 : 128;
   ContractionConfig config{.tile = tile};

@@ -62,8 +62,8 @@ constexpr int blocks_per_sm(Arithmetic arithmetic, int positions, bool is_whole)
   return positions == 64 ? 3 : 4;
 }
 
-// Division of a projection's work, from fine to coarse: tiles of at most 32, 64 or 128 positions, the largest that fits; of the resident input
-// projection 4, 2 or 1 parts, or more where those do not fit.
+// Division of a projection's work, from fine to coarse: tiles of at most 32, 64 or 128 positions, the largest that fits; of the resident
+// input projection 4, 2 or 1 parts, or more where those do not fit.
 inline constexpr int kMostGrain = 2;
 constexpr int positions_of_grain(int grain) {
   return 32 << grain;

@@ -83,10 +83,11 @@ class Sm80Plan final : public core::StagedPlanBody {
   [[nodiscard]] std::string explain() const override {
     const bool is_whole = configs_.input.is_whole && configs_.output.is_whole;
     return core::text("arithmetic: ", describe_arithmetic(), "\nrounding: ", describe_rounding(), "\nn_pad: ", positions_.n_pad,
-                      "\nk1_tile: ", grain_of(configs_.input), " (", describe_projection(configs_.input), ")\nk2_tile: ",
-                      knob_of(kTileOfKnob, configs_.contraction.tile), " (", configs_.contraction.tile, "x",
+                      "\nk1_tile: ", grain_of(configs_.input), " (", describe_projection(configs_.input),
+                      ")\nk2_tile: ", knob_of(kTileOfKnob, configs_.contraction.tile), " (", configs_.contraction.tile, "x",
                       tile_columns(arithmetic_, configs_.contraction.tile), ")\nk3_tile: ", grain_of(configs_.output), " (",
-                      describe_projection(configs_.output), ")\n", is_whole ? "" : "rows: normalised part by part, too wide for shared memory\n",
+                      describe_projection(configs_.output), ")\n",
+                      is_whole ? "" : "rows: normalised part by part, too wide for shared memory\n",
                       "alignment: rows of x and out on 16 bytes, else element by element\n");
   }
 
@@ -98,7 +99,8 @@ class Sm80Plan final : public core::StagedPlanBody {
                                                                   void* stream) const override {
     const DeviceGuard guard(device_.device.index);
     Chain chain(stream);
-    return std::make_unique<Sm80PackedWeights>(parameters, arithmetic_, problem_.c_z, problem_.c_hidden, layout_, device_.device, memory, chain);
+    return std::make_unique<Sm80PackedWeights>(parameters, arithmetic_, problem_.c_z, problem_.c_hidden, layout_, device_.device, memory,
+                                               chain);
   }
 
   void execute(const core::ExecuteArgs& args) const override;
@@ -109,7 +111,8 @@ class Sm80Plan final : public core::StagedPlanBody {
   [[nodiscard]] bool is_incoming() const { return problem_.direction == core::Direction::kIncoming; }
   static std::string describe_projection(const ProjectionConfig& config) {
     if (!config.is_resident) return core::text(config.positions, " positions");
-    return core::text(config.positions, " positions a warp, weights in shared memory", config.parts == 1 ? "" : core::text(" in ", config.parts, " parts"));
+    return core::text(config.positions, " positions a warp, weights in shared memory",
+                      config.parts == 1 ? "" : core::text(" in ", config.parts, " parts"));
   }
   [[nodiscard]] const char* describe_arithmetic() const {
     switch (arithmetic_) {
@@ -246,7 +249,9 @@ void Sm80Plan::contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8
 
 void Sm80Plan::project_output(const std::uint8_t* y, const core::ExecuteArgs& args, Chain& chain) const {
   const auto& weights = static_cast<const Sm80PackedWeights&>(*args.weights);
-  const auto bias_at = [&](std::int64_t offset) { return problem_.has_out_bias ? reinterpret_cast<const float*>(weights.at(offset)) : nullptr; };
+  const auto bias_at = [&](std::int64_t offset) {
+    return problem_.has_out_bias ? reinterpret_cast<const float*>(weights.at(offset)) : nullptr;
+  };
   OutputProjectionParams params{};
   params.x = x_tensor(args);
   params.out = pair_tensor(args.out, problem_.out_dtype());
@@ -292,8 +297,7 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
   return std::nullopt;
 }
 
-constexpr core::KnobRange kKnobRanges[] = {
-    {"k1_tile", 0, kMostGrain}, {"k2_tile", 0, kTileOfKnob.size() - 1}, {"k3_tile", 0, kMostGrain}};
+constexpr core::KnobRange kKnobRanges[] = {{"k1_tile", 0, kMostGrain}, {"k2_tile", 0, kTileOfKnob.size() - 1}, {"k3_tile", 0, kMostGrain}};
 
 std::vector<std::int64_t> recommend_values(const core::Problem& problem, const core::DeviceInfo& device) {
   return {grain_of(input_projection_config(problem, device, -1)), knob_of(kTileOfKnob, contraction_config(problem, device, 0).tile),
@@ -313,12 +317,16 @@ std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const co
 }  // namespace
 
 core::Implementation implementation() {
-  return {.name = "cuda:sm80",
-          .describe = [] { return std::string("any width, bf16, fp16 and fp32 on compute capability 8.0 and newer: three launches of mma.sync kernels"); },
-          .can_run = can_run,
-          .make_plan = make_plan,
-          .knobs = kKnobRanges,
-          .recommend = recommend_values};
+  return {
+      .name = "cuda:sm80",
+      .describe =
+          [] {
+            return std::string("any width, bf16, fp16 and fp32 on compute capability 8.0 and newer: three launches of mma.sync kernels");
+          },
+      .can_run = can_run,
+      .make_plan = make_plan,
+      .knobs = kKnobRanges,
+      .recommend = recommend_values};
 }
 
 }  // namespace trimul::cuda::sm80

@@ -5,7 +5,8 @@
 // of the row, so that eight lanes that read one chunk of eight rows meet 32 different banks. Three ways to lie there:
 //
 //   kRows          [rows][128 bytes], k contiguous; key: row % 8
-//   kSpreadRows    the same, for a B operand of 32 or 64 rows a warp, of which a thread shall hold eight or twice eight consecutive ones: column
+//   kSpreadRows    the same, for a B operand of 32 or 64 rows a warp, of which a thread shall hold eight or twice eight consecutive ones:
+//   column
 //                  2 t + e of the warp's n-tile ni is row 32 (ni / 4) + 8 t + 2 (ni % 4) + e; key: spread_key(row)
 //   kColumns       [slices of 128 bytes of rows][k of the slab][128 bytes], the row index contiguous; key: column_key(k)
 //
@@ -89,7 +90,8 @@ class AOperand {
     if constexpr (kStorage == Storage::kRows) {
       ptx::ldmatrix_x4(fragment, slab + (offset_ ^ static_cast<unsigned>(step << 5)) + static_cast<unsigned>(mi * 16 * kSlabRowBytes));
     } else if constexpr (kIs16Bit) {
-      ptx::ldmatrix_x4_trans(fragment, slab + (offset_ ^ static_cast<unsigned>((2 * mi) << 4)) + static_cast<unsigned>(step * 16 * kSlabRowBytes));
+      ptx::ldmatrix_x4_trans(fragment,
+                             slab + (offset_ ^ static_cast<unsigned>((2 * mi) << 4)) + static_cast<unsigned>(step * 16 * kSlabRowBytes));
     } else {
       const std::uint32_t address = slab + static_cast<unsigned>(mi / 2 * kSliceBytes<kArithmetic> + step * 8 * kSlabRowBytes);
 #pragma unroll
@@ -121,9 +123,7 @@ class BOperand {
   /// Row of column `c` of n-tile 0.
   static __device__ __forceinline__ int row_of(int c) { return kStorage == Storage::kSpreadRows ? 8 * (c / 2) + c % 2 : c; }
   /// From there to n-tile ni.
-  static constexpr int tile_bytes(int ni) {
-    return (kStorage == Storage::kSpreadRows ? ni / 4 * 32 + ni % 4 * 2 : ni * 8) * kSlabRowBytes;
-  }
+  static constexpr int tile_bytes(int ni) { return (kStorage == Storage::kSpreadRows ? ni / 4 * 32 + ni % 4 * 2 : ni * 8) * kSlabRowBytes; }
 
  public:
   __device__ __forceinline__ BOperand(int lane, int first_row) {
@@ -153,7 +153,8 @@ class BOperand {
     if constexpr (kStorage != Storage::kColumns) {
       ptx::ldmatrix_x4(fragments, slab + (offset_ ^ static_cast<unsigned>(step << 5)) + static_cast<unsigned>(tile_bytes(ni)));
     } else if constexpr (kIs16Bit) {
-      ptx::ldmatrix_x4_trans(fragments, slab + (offset_ ^ static_cast<unsigned>(ni << 4)) + static_cast<unsigned>(step * 16 * kSlabRowBytes));
+      ptx::ldmatrix_x4_trans(fragments,
+                             slab + (offset_ ^ static_cast<unsigned>(ni << 4)) + static_cast<unsigned>(step * 16 * kSlabRowBytes));
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -165,8 +166,7 @@ class BOperand {
   /// kIeee, not kColumns: k 4 chunk .. 4 chunk + 3 of column e of n-tile ni.
   __device__ __forceinline__ float4 load_k(std::uint32_t slab, int ni, int e, int chunk) const {
     const std::uint32_t offset = e == 0 ? offset_ : (offset_ ^ 16U) + kSlabRowBytes;
-    return ptx::load_shared_float4(slab + (offset ^ static_cast<unsigned>(chunk << 4)) +
-                                   static_cast<unsigned>(tile_bytes(ni)));
+    return ptx::load_shared_float4(slab + (offset ^ static_cast<unsigned>(chunk << 4)) + static_cast<unsigned>(tile_bytes(ni)));
   }
   /// kIeee, kColumns: columns of n-tiles 2 pair and 2 pair + 1 at k.
   __device__ __forceinline__ float4 load_rows(std::uint32_t slab, int pair, int k) const {
@@ -197,8 +197,9 @@ __device__ __forceinline__ int b_row(int lane, int ni) {
   return 8 * ni + 2 * t;
 }
 
-/// An fp32 number as the sum of two TF32 numbers, the first rounded, but for the last bits of the second, which the tensor cores do not read. An
-/// infinite number becomes NaN: it only stands where what follows is not finite in any case (packed_weights.cu has none in the gates).
+/// An fp32 number as the sum of two TF32 numbers, the first rounded, but for the last bits of the second, which the tensor cores do not
+/// read. An infinite number becomes NaN: it only stands where what follows is not finite in any case (packed_weights.cu has none in the
+/// gates).
 struct SplitTf32 {
   std::uint32_t high, low;
 };
@@ -210,7 +211,7 @@ __device__ __forceinline__ SplitTf32 split_tf32(std::uint32_t bits) {
 /// One product a fragment. The fragments of a step are loaded while the products of the one before run.
 template <int kMt, int kNt, typename A, typename B>
 __device__ __forceinline__ void multiply_slab_once(float (&acc)[kMt][kNt][4], const A& a, std::uint32_t a_slab, const B& b,
-                                                    std::uint32_t b_slab, auto&& product) {
+                                                   std::uint32_t b_slab, auto&& product) {
   std::uint32_t a_fragments[2][kMt][4];
   std::uint32_t b_fragments[2][kNt / 2][4];
   const auto load = [&](int step) {
@@ -227,7 +228,8 @@ __device__ __forceinline__ void multiply_slab_once(float (&acc)[kMt][kNt][4], co
     for (int mi = 0; mi < kMt; ++mi)
 #pragma unroll
       for (int ni = 0; ni < kNt; ++ni)
-        product(acc[mi][ni], a_fragments[step % 2][mi], b_fragments[step % 2][ni / 2][ni % 2 * 2], b_fragments[step % 2][ni / 2][ni % 2 * 2 + 1]);
+        product(acc[mi][ni], a_fragments[step % 2][mi], b_fragments[step % 2][ni / 2][ni % 2 * 2],
+                b_fragments[step % 2][ni / 2][ni % 2 * 2 + 1]);
   }
 }
 
@@ -334,8 +336,8 @@ __device__ __forceinline__ void multiply_slab_ieee(float (&acc)[kMt][kNt][4], co
 
 /// acc += the product of a slab of both operands; whole warp, both complete and visible.
 template <Arithmetic kArithmetic, int kMt, int kNt, Storage kStorageA, Storage kStorageB>
-__device__ __forceinline__ void multiply_slab(float (&acc)[kMt][kNt][4], const AOperand<kArithmetic, kStorageA>& a,
-                                              std::uint32_t a_slab, const BOperand<kArithmetic, kStorageB>& b, std::uint32_t b_slab) {
+__device__ __forceinline__ void multiply_slab(float (&acc)[kMt][kNt][4], const AOperand<kArithmetic, kStorageA>& a, std::uint32_t a_slab,
+                                              const BOperand<kArithmetic, kStorageB>& b, std::uint32_t b_slab) {
   if constexpr (kArithmetic == Arithmetic::kBf16)
     multiply_slab_once(acc, a, a_slab, b, b_slab, ptx::mma_m16n8k16);
   else if constexpr (kArithmetic == Arithmetic::kFp16)

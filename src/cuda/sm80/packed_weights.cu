@@ -18,8 +18,8 @@ struct PackParams {
   PackedLayout layout;
 };
 
-/// Channel of a chunk of the output projection that row `row` of its images belongs to: a thread that holds the columns 2 t, 2 t + 1 of each of four
-/// n-tiles has the eight channels from 8 t on.
+/// Channel of a chunk of the output projection that row `row` of its images belongs to: a thread that holds the columns 2 t, 2 t + 1 of
+/// each of four n-tiles has the eight channels from 8 t on.
 __device__ int out_channel_of(int row) {
   const int ni = row % 32 / 8;
   const int c = row % 8;
@@ -76,7 +76,13 @@ __device__ uint4 pack_chunk(Arithmetic arithmetic, const MatrixRow& from, std::i
 __device__ MatrixRow in_row(const PackParams& p, std::int64_t row) {
   const std::int64_t channel = row / 16 * 8 + row % 8;
   const bool is_gate = row % 16 >= 8;
-  return {is_gate ? &p.from.g_in_weight : &p.from.p_in_weight, channel, p.c_z, channel < 2 * p.c_hidden, is_gate, p.layout.in_is_resident, p.layout.in_is_resident};
+  return {is_gate ? &p.from.g_in_weight : &p.from.p_in_weight,
+          channel,
+          p.c_z,
+          channel < 2 * p.c_hidden,
+          is_gate,
+          p.layout.in_is_resident,
+          p.layout.in_is_resident};
 }
 
 /// Chunks of the input weights, then of the output weights, in the order in which they lie.
@@ -98,8 +104,13 @@ __device__ void pack_matrix_chunk(const PackParams& p, std::int64_t chunk, std::
     const std::int64_t channel = image / slabs * kOutChunkRows + out_channel_of(row);
     const bool is_gate = slab < p.layout.x_slabs;
     if (!is_gate) slab -= p.layout.x_slabs;
-    from = {is_gate ? &p.from.g_out_weight : &p.from.p_out_weight, channel, is_gate ? p.c_z : p.c_hidden, channel < p.c_z,
-            is_gate, is_gate && p.layout.out_is_resident, p.layout.out_is_resident};
+    from = {is_gate ? &p.from.g_out_weight : &p.from.p_out_weight,
+            channel,
+            is_gate ? p.c_z : p.c_hidden,
+            channel < p.c_z,
+            is_gate,
+            is_gate && p.layout.out_is_resident,
+            p.layout.out_is_resident};
   }
   const int k_chunk = place ^ (row & 7);
   const std::int64_t first = slab * slab_elements(p.arithmetic) + k_chunk * (kChunkBytes / operand_bytes(p.arithmetic));
@@ -118,19 +129,23 @@ __device__ void pack_vectors(const PackParams& p, std::int64_t index) {
     reinterpret_cast<float2*>(p.packed + begin)[index] =
         make_float2(exists ? load_parameter(weight, index, 1.0F) : 0.0F, exists ? load_parameter(bias, index, 0.0F) : 0.0F);
   };
-  if (index < core::round_up(p.c_z, PackedLayout::kNormPadding)) pack_norm(p.layout.norm_in, p.c_z, p.from.norm_in_weight, p.from.norm_in_bias);
+  if (index < core::round_up(p.c_z, PackedLayout::kNormPadding))
+    pack_norm(p.layout.norm_in, p.c_z, p.from.norm_in_weight, p.from.norm_in_bias);
   if (index < core::round_up(p.c_hidden, PackedLayout::kNormPadding))
     pack_norm(p.layout.norm_out, p.c_hidden, p.from.norm_out_weight, p.from.norm_out_bias);
   if (index < p.layout.in_chunks * kInChunkRows) {
     const std::int64_t channel = index / 16 * 8 + index % 8;
     const Source& source = index % 16 < 8 ? p.from.p_in_bias : p.from.g_in_bias;
-    reinterpret_cast<float*>(p.packed + p.layout.in_bias)[index] = channel < 2 * p.c_hidden ? bias_factor(p, p.layout.in_is_resident) * load_parameter(source, channel, 0.0F) : 0.0F;
+    reinterpret_cast<float*>(p.packed + p.layout.in_bias)[index] =
+        channel < 2 * p.c_hidden ? bias_factor(p, p.layout.in_is_resident) * load_parameter(source, channel, 0.0F) : 0.0F;
   }
   if (index < p.layout.out_chunks * kOutChunkRows) {
     const bool exists = index < p.c_z;
     const float factor = bias_factor(p, p.layout.out_is_resident);
-    reinterpret_cast<float*>(p.packed + p.layout.p_out_bias)[index] = exists ? factor * load_parameter(p.from.p_out_bias, index, 0.0F) : 0.0F;
-    reinterpret_cast<float*>(p.packed + p.layout.g_out_bias)[index] = exists ? factor * load_parameter(p.from.g_out_bias, index, 0.0F) : 0.0F;
+    reinterpret_cast<float*>(p.packed + p.layout.p_out_bias)[index] =
+        exists ? factor * load_parameter(p.from.p_out_bias, index, 0.0F) : 0.0F;
+    reinterpret_cast<float*>(p.packed + p.layout.g_out_bias)[index] =
+        exists ? factor * load_parameter(p.from.g_out_bias, index, 0.0F) : 0.0F;
   }
 }
 
@@ -138,8 +153,8 @@ constexpr int kPackThreads = 128;
 
 __global__ void __launch_bounds__(kPackThreads) sm80_pack_weights_kernel(const __grid_constant__ PackParams p) {
   const std::int64_t in_images = p.layout.in_chunks * p.layout.x_slabs;
-  const std::int64_t matrix_chunks = (in_images * kInChunkRows + p.layout.out_chunks * (p.layout.x_slabs + p.layout.y_slabs) * kOutChunkRows) *
-                                     kChunksPerSlabRow;
+  const std::int64_t matrix_chunks =
+      (in_images * kInChunkRows + p.layout.out_chunks * (p.layout.x_slabs + p.layout.y_slabs) * kOutChunkRows) * kChunksPerSlabRow;
   // The vectors are shorter than the matrices have chunks.
   const std::int64_t thread = std::int64_t{blockIdx.x} * kPackThreads + threadIdx.x;
   if (thread < matrix_chunks) pack_matrix_chunk(p, thread, in_images);
@@ -154,11 +169,12 @@ Sm80PackedWeights::Sm80PackedWeights(const core::Parameters& parameters, Arithme
   if (memory == nullptr) memory = own_.emplace(device, bytes()).data();
   data_ = static_cast<std::uint8_t*>(memory);
   const PackParams params{sources_of(parameters), data_, arithmetic, c_z, c_hidden, layout_};
-  const std::int64_t chunks = (layout_.in_chunks * layout_.x_slabs * kInChunkRows +
-                               layout_.out_chunks * (layout_.x_slabs + layout_.y_slabs) * kOutChunkRows) *
-                              kChunksPerSlabRow;
+  const std::int64_t chunks =
+      (layout_.in_chunks * layout_.x_slabs * kInChunkRows + layout_.out_chunks * (layout_.x_slabs + layout_.y_slabs) * kOutChunkRows) *
+      kChunksPerSlabRow;
   chain.add(sm80_pack_weights_kernel,
-            {.blocks = grid_blocks(core::ceil_div(chunks, kPackThreads)), .threads = kPackThreads, .smem_bytes = 0, .overlaps = false}, params);
+            {.blocks = grid_blocks(core::ceil_div(chunks, kPackThreads)), .threads = kPackThreads, .smem_bytes = 0, .overlaps = false},
+            params);
 }
 
 }  // namespace trimul::cuda::sm80

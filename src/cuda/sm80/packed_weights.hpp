@@ -10,11 +10,11 @@
 
 namespace trimul::cuda::sm80 {
 
-/// Byte offsets in the packed buffer. Matrices are images of slabs as they lie in shared memory (operand.cuh, kRows), zero where a chunk or a slab
-/// is wider than the matrix; vectors are fp32, zero behind their width.
+/// Byte offsets in the packed buffer. Matrices are images of slabs as they lie in shared memory (operand.cuh, kRows), zero where a chunk or
+/// a slab is wider than the matrix; vectors are fp32, zero behind their width.
 struct PackedLayout {
-  /// `resident_in`, `resident_out`: for the kernels of resident_kernel.cuh. k of the products with x runs in the order of fragment_rows.cuh then, and
-  /// bf16 weights and biases are halved (v sigmoid(g) = v' + v' tanh(g') with v' = v / 2, g' = g / 2; halving is exact).
+  /// `resident_in`, `resident_out`: for the kernels of resident_kernel.cuh. k of the products with x runs in the order of fragment_rows.cuh
+  /// then, and bf16 weights and biases are halved (v sigmoid(g) = v' + v' tanh(g') with v' = v / 2, g' = g / 2; halving is exact).
   PackedLayout(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool resident_in, bool resident_out)
       : in_is_resident(resident_in),
         out_is_resident(resident_out),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the pair tensor: reading them in octets of channels whatever dtype and alignment they have, their LayerNorm, and the normalised rows
-// as an operand in shared memory.
+// Rows of the pair tensor: reading them in octets of channels whatever dtype and alignment they have, their LayerNorm, and the normalised
+// rows as an operand in shared memory.
 //
-// Eight lanes share a row and take every eighth octet. The mean is a sum of x / width, which cannot overflow; the deviations from it are formed,
-// their own mean is taken off, and then they are squared: E[x^2] - E[x]^2 cancels where |mean| >> std, and so does the first mean alone in fp32
-// (docs/numerics.md). Rows whose squares overflow, or whose mean is huge, are multiplied by 2^-70 and eps with them.
+// Eight lanes share a row and take every eighth octet. The mean is a sum of x / width, which cannot overflow; the deviations from it are
+// formed, their own mean is taken off, and then they are squared: E[x^2] - E[x]^2 cancels where |mean| >> std, and so does the first mean
+// alone in fp32 (docs/numerics.md). Rows whose squares overflow, or whose mean is huge, are multiplied by 2^-70 and eps with them.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -106,7 +106,8 @@ __device__ __forceinline__ void store_octet(const PairTensor& out, void* row, in
   std::uint32_t words[kOctet / 2];
 #pragma unroll
   for (int i = 0; i < kOctet / 2; ++i)
-    words[i] = out.dtype == core::DType::kBf16 ? pack_pair_bf16(values[2 * i], values[2 * i + 1]) : pack_pair_f16(values[2 * i], values[2 * i + 1]);
+    words[i] = out.dtype == core::DType::kBf16 ? pack_pair_bf16(values[2 * i], values[2 * i + 1])
+                                               : pack_pair_f16(values[2 * i], values[2 * i + 1]);
   auto* const to = static_cast<std::uint16_t*>(row) + first;
   if (out.is_vectorised && first + kOctet <= out.width) {
     *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
@@ -117,8 +118,8 @@ __device__ __forceinline__ void store_octet(const PairTensor& out, void* row, in
   }
 }
 
-/// Stores eight values of consecutive k as elements of an operand: chunk or chunks of the octet in the row of a slab at `row_smem`. `octet`: in
-/// the slab.
+/// Stores eight values of consecutive k as elements of an operand: chunk or chunks of the octet in the row of a slab at `row_smem`.
+/// `octet`: in the slab.
 template <Arithmetic kArithmetic>
 __device__ __forceinline__ void store_operand(std::uint32_t row_smem, int octet, int key, const float (&v)[kOctet]) {
   if constexpr (operand_bytes(kArithmetic) == 2) {
@@ -131,8 +132,7 @@ __device__ __forceinline__ void store_operand(std::uint32_t row_smem, int octet,
   } else {
     std::uint32_t words[kOctet];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i)
-      words[i] = kArithmetic == Arithmetic::kTf32 ? ptx::round_to_tf32(v[i]) : __float_as_uint(v[i]);
+    for (int i = 0; i < kOctet; ++i) words[i] = kArithmetic == Arithmetic::kTf32 ? ptx::round_to_tf32(v[i]) : __float_as_uint(v[i]);
     ptx::store_shared(row_smem + static_cast<unsigned>(((2 * octet) ^ key) << 4), make_uint4(words[0], words[1], words[2], words[3]));
     ptx::store_shared(row_smem + static_cast<unsigned>(((2 * octet + 1) ^ key) << 4), make_uint4(words[4], words[5], words[6], words[7]));
   }
@@ -156,8 +156,8 @@ __device__ __forceinline__ float row_sum(float value) {
   return value;
 }
 
-/// Statistics of one row for each group of eight lanes. `octets(visit)` calls visit(values, count) with this lane's octets and how many of their
-/// elements count, the same ones every time. Whole warp.
+/// Statistics of one row for each group of eight lanes. `octets(visit)` calls visit(values, count) with this lane's octets and how many of
+/// their elements count, the same ones every time. Whole warp.
 template <typename Octets>
 __device__ __forceinline__ RowStatistics row_statistics(const Octets& octets, float inverse_width, float eps) {
   constexpr float kHugeMean = 0x1p40F;
@@ -168,21 +168,21 @@ __device__ __forceinline__ RowStatistics row_statistics(const Octets& octets, fl
 #pragma unroll 1
   for (int attempt = 0;; ++attempt) {
     float sum = 0.0F;
-    octets([&](const float (&v)[kOctet], int count) {
+    octets([&](const float(&v)[kOctet], int count) {
 #pragma unroll
       for (int i = 0; i < kOctet; ++i)
         if (i < count) sum = fmaf(v[i] * s.factor, inverse_width, sum);
     });
     s.mean = row_sum(sum);
     float rest = 0.0F;
-    octets([&](const float (&v)[kOctet], int count) {
+    octets([&](const float(&v)[kOctet], int count) {
 #pragma unroll
       for (int i = 0; i < kOctet; ++i)
         if (i < count) rest += fmaf(v[i], s.factor, -s.mean);
     });
     s.rest = row_sum(rest) * inverse_width;
     float squares = 0.0F;
-    octets([&](const float (&v)[kOctet], int count) {
+    octets([&](const float(&v)[kOctet], int count) {
 #pragma unroll
       for (int i = 0; i < kOctet; ++i)
         if (i < count) {
@@ -214,8 +214,8 @@ __device__ __forceinline__ void normalise(const RowStatistics& s, const float2* 
   }
 }
 
-/// The normalised rows of a tile of kPositions positions, as slabs [kPositions][128 bytes] in shared memory, and how to make them again where not
-/// all slabs fit.
+/// The normalised rows of a tile of kPositions positions, as slabs [kPositions][128 bytes] in shared memory, and how to make them again
+/// where not all slabs fit.
 template <Arithmetic kArithmetic, int kPositions, bool kSpread>
 struct NormalisedRows {
   static constexpr int kWarpRows = kPositions / kBlockWarps;  // positions that a warp normalises
@@ -294,8 +294,9 @@ struct NormalisedRows {
           float v[kOctet];
           widen<kNativeDType>(raw[pass][j], v);
           normalise(s, norm, octet * kOctet, v);
-          store_operand<kArithmetic>(rows_smem + static_cast<unsigned>(octet / kOctetsPerSlab<kArithmetic> * kSlabBytes + position * kSlabRowBytes),
-                                     octet % kOctetsPerSlab<kArithmetic>, key(position), v);
+          store_operand<kArithmetic>(
+              rows_smem + static_cast<unsigned>(octet / kOctetsPerSlab<kArithmetic> * kSlabBytes + position * kSlabRowBytes),
+              octet % kOctetsPerSlab<kArithmetic>, key(position), v);
         }
       }
     }
@@ -343,8 +344,9 @@ struct NormalisedRows {
           load_octet(x, row, first, v);
           normalise(s, norm, first, v);
         }
-        store_operand<kArithmetic>(rows_smem + static_cast<unsigned>(octet / kOctetsPerSlab<kArithmetic> * kSlabBytes + position * kSlabRowBytes),
-                                   octet % kOctetsPerSlab<kArithmetic>, key(position), v);
+        store_operand<kArithmetic>(
+            rows_smem + static_cast<unsigned>(octet / kOctetsPerSlab<kArithmetic> * kSlabBytes + position * kSlabRowBytes),
+            octet % kOctetsPerSlab<kArithmetic>, key(position), v);
       }
     }
   }

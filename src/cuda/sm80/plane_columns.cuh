@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions of y, whose channels lie a plane apart: their LayerNorm over the channels, and the normalised rows as an operand in shared memory.
+// Positions of y, whose channels lie a plane apart: their LayerNorm over the channels, and the normalised rows as an operand in shared
+// memory.
 //
-// One, two or four threads share a position and take its octets of channels in turn; a warp reads consecutive positions of a plane. Statistics as
-// in pair_rows.cuh.
+// One, two or four threads share a position and take its octets of channels in turn; a warp reads consecutive positions of a plane.
+// Statistics as in pair_rows.cuh.
 #pragma once
 
 #include "cuda/sm80/pair_rows.cuh"
@@ -69,7 +70,8 @@ struct NormalisedColumns {
     Octet::widen(words, v);
   }
 
-  /// Sum over the threads of a position. Whole block; `slot` 0, 1 and 2 in turn. Part k of a thread is its k-th, (kOwnParts + k)-th, ... octet.
+  /// Sum over the threads of a position. Whole block; `slot` 0, 1 and 2 in turn. Part k of a thread is its k-th, (kOwnParts + k)-th, ...
+  /// octet.
   [[nodiscard]] __device__ __forceinline__ float total(int slot, const float (&values)[kOwnParts]) const {
     float parts[kParts];
     if constexpr (kShare == 1) {
@@ -96,28 +98,34 @@ struct NormalisedColumns {
 #pragma unroll 1
     for (int attempt = 0;; ++attempt) {
       float sum[kOwnParts] = {};
-      octets([&](const float (&v)[kOctet], int count, float(&part)[kOwnParts], int k) {
+      octets(
+          [&](const float(&v)[kOctet], int count, float(&part)[kOwnParts], int k) {
 #pragma unroll
-        for (int i = 0; i < kOctet; ++i)
-          if (i < count) part[k] = fmaf(v[i] * s.factor, inverse_width, part[k]);
-      }, sum);
+            for (int i = 0; i < kOctet; ++i)
+              if (i < count) part[k] = fmaf(v[i] * s.factor, inverse_width, part[k]);
+          },
+          sum);
       s.mean = total(0, sum);
       float rest[kOwnParts] = {};
-      octets([&](const float (&v)[kOctet], int count, float(&part)[kOwnParts], int k) {
+      octets(
+          [&](const float(&v)[kOctet], int count, float(&part)[kOwnParts], int k) {
 #pragma unroll
-        for (int i = 0; i < kOctet; ++i)
-          if (i < count) part[k] += fmaf(v[i], s.factor, -s.mean);
-      }, rest);
+            for (int i = 0; i < kOctet; ++i)
+              if (i < count) part[k] += fmaf(v[i], s.factor, -s.mean);
+          },
+          rest);
       s.rest = total(1, rest) * inverse_width;
       float squared[kOwnParts] = {};
-      octets([&](const float (&v)[kOctet], int count, float(&part)[kOwnParts], int k) {
+      octets(
+          [&](const float(&v)[kOctet], int count, float(&part)[kOwnParts], int k) {
 #pragma unroll
-        for (int i = 0; i < kOctet; ++i)
-          if (i < count) {
-            const float deviation = fmaf(v[i], s.factor, -s.mean) - s.rest;
-            part[k] = fmaf(deviation, deviation, part[k]);
-          }
-      }, squared);
+            for (int i = 0; i < kOctet; ++i)
+              if (i < count) {
+                const float deviation = fmaf(v[i], s.factor, -s.mean) - s.rest;
+                part[k] = fmaf(deviation, deviation, part[k]);
+              }
+          },
+          squared);
       const float squares = total(2, squared);
       const bool is_safe = squares < kFinite && fabsf(s.mean) < kHugeMean;
       if (attempt > 0 || __syncthreads_and(is_safe)) {
@@ -131,7 +139,8 @@ struct NormalisedColumns {
     }
   }
 
-  __device__ __forceinline__ void store(const RowStatistics& s, int octet, std::uint32_t rows_smem, int octet_in_slabs, float (&v)[kOctet]) const {
+  __device__ __forceinline__ void store(const RowStatistics& s, int octet, std::uint32_t rows_smem, int octet_in_slabs,
+                                        float (&v)[kOctet]) const {
     normalise(s, norm, octet * kOctet, v);
     store_operand<kArithmetic>(
         rows_smem + static_cast<unsigned>(octet_in_slabs / kOctetsPerSlab<kArithmetic> * kSlabBytes + position() * kSlabRowBytes),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of positions of the two projections. A plane row holds the n_pad >= N positions of one (sample, token); position p of a plane is the
-// pair of row p / n_pad = b N + i and column p % n_pad. Columns from N on are padding. Counts of positions are 64 bits wide.
+// Tiles of positions of the two projections. A plane row holds the n_pad >= N positions of one (sample, token); position p of a plane is
+// the pair of row p / n_pad = b N + i and column p % n_pad. Columns from N on are padding. Counts of positions are 64 bits wide.
 #pragma once
 
 #include <cstdint>

@@ -27,14 +27,16 @@ void with_size(Arithmetic arithmetic, int size, Visit&& visit) {
   if (!found) throw core::Error(core::StatusCode::kInternal, core::text("no kernel was compiled for tiles of ", size));
 }
 
-/// The same for the projections: visit.operator()<kArithmetic, kPositions, kIsWhole>(). `is_whole`: all slabs of a tile's rows lie in shared memory
-/// at once.
+/// The same for the projections: visit.operator()<kArithmetic, kPositions, kIsWhole>(). `is_whole`: all slabs of a tile's rows lie in
+/// shared memory at once.
 template <typename Visit>
 void with_projection(Arithmetic arithmetic, int positions, bool is_whole, Visit&& visit) {
   if (is_whole)
-    with_size<128, 64, 32>(arithmetic, positions, [&]<Arithmetic kArithmetic, int kPositions>() { visit.template operator()<kArithmetic, kPositions, true>(); });
+    with_size<128, 64, 32>(arithmetic, positions,
+                           [&]<Arithmetic kArithmetic, int kPositions>() { visit.template operator()<kArithmetic, kPositions, true>(); });
   else
-    with_size<32>(arithmetic, positions, [&]<Arithmetic kArithmetic, int kPositions>() { visit.template operator()<kArithmetic, kPositions, false>(); });
+    with_size<32>(arithmetic, positions,
+                  [&]<Arithmetic kArithmetic, int kPositions>() { visit.template operator()<kArithmetic, kPositions, false>(); });
 }
 
 /// For the resident projections: visit.operator()<kArithmetic, kWidth>().

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slabs of weights on their way through shared memory. Packed weights are the very images of the slabs, one behind the other in the order in which
-// a tile needs them (packed_weights.hpp), so that a copy keeps no account of rows, columns or padding.
+// Slabs of weights on their way through shared memory. Packed weights are the very images of the slabs, one behind the other in the order
+// in which a tile needs them (packed_weights.hpp), so that a copy keeps no account of rows, columns or padding.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/matrix.cuh"
 #include "cuda/sm80/arithmetic.hpp"
 
 namespace trimul::cuda::sm80 {
@@ -68,13 +69,8 @@ class WeightRing {
   int write_stage_ = 0;
 };
 
-/// value * sigmoid(gate). bf16 results carry the error of tanh.approx (docs/numerics.md); the others take exp and a division.
-template <Arithmetic kArithmetic>
+/// value * sigmoid(gate), within some units in the last place.
 __device__ __forceinline__ float gated(float value, float gate) {
-  if constexpr (kArithmetic == Arithmetic::kBf16) {
-    const float half = 0.5F * value;
-    return fmaf(half, ptx::tanh_approx(0.5F * gate), half);
-  }
   return value * ptx::reciprocal_approx(1.0F + __expf(-gate));  // 0 where the power is infinite
 }
 

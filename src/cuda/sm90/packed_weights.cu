@@ -74,8 +74,9 @@ __device__ void pack_vector_unit(const PackParams& p, int unit) {
   unit -= 2 * kPairWidth;
   const bool is_in = unit < kPairWidth;
   const int k = is_in ? unit : unit - kPairWidth;
-  reinterpret_cast<float2*>(p.packed + (is_in ? PackedLayout::kNormIn : PackedLayout::kNormOut))[k] = make_float2(
-      load_one(is_in ? p.from.norm_in_weight : p.from.norm_out_weight, k, 1.0F), load_one(is_in ? p.from.norm_in_bias : p.from.norm_out_bias, k, 0.0F));
+  reinterpret_cast<float2*>(p.packed + (is_in ? PackedLayout::kNormIn : PackedLayout::kNormOut))[k] =
+      make_float2(load_one(is_in ? p.from.norm_in_weight : p.from.norm_out_weight, k, 1.0F),
+                  load_one(is_in ? p.from.norm_in_bias : p.from.norm_out_bias, k, 0.0F));
 }
 
 __global__ void __launch_bounds__(kPackThreads) pack_weights_kernel(const __grid_constant__ PackParams p) {

@@ -33,9 +33,12 @@ struct InputProjectionParams {
 };
 
 /// Adds the kernel to `chain`. Throws DEVICE_ERROR.
-void launch_input_projection(const InputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config, int num_sms, Chain& chain);
+void launch_input_projection(const InputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config, int num_sms,
+                             Chain& chain);
 
-/// Allows the kernel `smem_bytes` of shared memory on the current device: all there is, since plans with other needs share it. Throws DEVICE_ERROR.
-void prepare_input_projection(Arithmetic arithmetic, std::int64_t c_z, bool has_bias, const ProjectionConfig& config, std::size_t smem_bytes);
+/// Allows the kernel `smem_bytes` of shared memory on the current device: all there is, since plans with other needs share it. Throws
+/// DEVICE_ERROR.
+void prepare_input_projection(Arithmetic arithmetic, std::int64_t c_z, bool has_bias, const ProjectionConfig& config,
+                              std::size_t smem_bytes);
 
 }  // namespace trimul::cuda::sm80

@@ -2,8 +2,8 @@
 // Input projection: LayerNorm of x -> value and gate products -> value * sigmoid(gate) * mask -> channel-major planes a and b.
 // docs/kernels/sm80-input-projection.md has the schedule and what was tried.
 //
-// A block has a tile of positions, whose normalised rows stay in shared memory where they fit, and streams the weights past them. Rows of the
-// product are channels, so that a thread's results are consecutive positions of a plane.
+// A block has a tile of positions, whose normalised rows stay in shared memory where they fit, and streams the weights past them. Rows of
+// the product are channels, so that a thread's results are consecutive positions of a plane.
 #pragma once
 
 #include "cuda/common/mask.cuh"
@@ -87,7 +87,7 @@ struct InputProjection {
         for (int i = 0; i < kOctet; ++i) {
           const float value = acc[mi][4 * part + i / 2][i % 2] + value_bias;
           const float gate = acc[mi][4 * part + i / 2][2 + i % 2] + gate_bias;
-          const float result = gated<kArithmetic>(value * factors[i], gate);
+          const float result = gated(value * factors[i], gate);
           results[i] = factors[i] == 0.0F ? 0.0F : result;  // a selection, whatever x holds
         }
         store_positions(p.planes + (channel * p.positions.pitch + tile * kPositions + position) * kElementBytes, results);
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(kBlockThreads, blocks_per_sm(kArithmetic, kPos
   using Kernel = InputProjection<kArithmetic, kPositions, kIsWhole>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
   // Slabs first: their rows start on 128 bytes.
-  auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(
-      raw + p.resident_slabs * Kernel::Rows::kSlabBytes + p.stages * Kernel::kImageBytes);
+  auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw + p.resident_slabs * Kernel::Rows::kSlabBytes +
+                                                                  p.stages * Kernel::kImageBytes);
   for (std::int64_t tile = blockIdx.x; tile < p.num_tiles; tile += gridDim.x) {
     Kernel::project_tile(p, smem, ptx::shared_address(raw), tile);
     __syncthreads();

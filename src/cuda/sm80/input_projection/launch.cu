@@ -39,7 +39,8 @@ void launch_input_projection(const InputProjectionParams& params, Arithmetic ari
             params);
 }
 
-void prepare_input_projection(Arithmetic arithmetic, std::int64_t c_z, bool has_bias, const ProjectionConfig& config, std::size_t smem_bytes) {
+void prepare_input_projection(Arithmetic arithmetic, std::int64_t c_z, bool has_bias, const ProjectionConfig& config,
+                              std::size_t smem_bytes) {
   allow_shared_memory(kernel_of(arithmetic, c_z, has_bias, config), smem_bytes);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The input projection of 16-bit rows of 64 or 128 channels: all weights of a block stay in shared memory, and every warp works by itself, its rows in
-// registers from the load to the last product. No barrier after the weights have arrived.
+// The input projection of 16-bit rows of 64 or 128 channels: all weights of a block stay in shared memory, and every warp works by itself,
+// its rows in registers from the load to the last product. No barrier after the weights have arrived.
 #pragma once
 
 #include "cuda/sm80/fragment_rows.cuh"
@@ -17,17 +17,20 @@ struct ResidentInputProjection {
   static constexpr int kImageBytes = kInChunkRows * kSlabRowBytes;
   static constexpr int kWarps = kResidentThreads / 32;
   static constexpr int kJoined = kHasBias && kArithmetic == Arithmetic::kBf16 ? 1 : 2;  // blocks of 16 rows at a time, as registers allow
-  static constexpr int kRowsAtOnce = kArithmetic == Arithmetic::kBf16 ? 4 : 2;  // that share the reading of the norm's pairs, as registers allow
+  static constexpr int kRowsAtOnce =
+      kArithmetic == Arithmetic::kBf16 ? 4 : 2;  // that share the reading of the norm's pairs, as registers allow
   using Row = FragmentRow<kArithmetic, kWidth>;
   using Whole = InputProjection<kArithmetic, 128, true>;
 
   /// The mask at a thread's eight positions.
   struct Mask {
-    float of_lane;         // at position `lane` of the tile
-    bool is_selection;     // every factor of the warp is 0 or 1
+    float of_lane;           // at position `lane` of the tile
+    bool is_selection;       // every factor of the warp is 0 or 1
     std::uint32_t words[4];  // all ones where the factor is not 0: 16 bits a position
   };
-  static __device__ __forceinline__ float factor_of(const Mask& mask, int t, int i) { return __shfl_sync(0xffffffffU, mask.of_lane, t * kOctet + i); }
+  static __device__ __forceinline__ float factor_of(const Mask& mask, int t, int i) {
+    return __shfl_sync(0xffffffffU, mask.of_lane, t * kOctet + i);
+  }
   static __device__ __forceinline__ Mask spread(float of_lane, int t) {
     Mask mask{.of_lane = of_lane, .is_selection = !__any_sync(0xffffffffU, of_lane != 0.0F && of_lane != 1.0F)};
     const std::uint32_t kept = __ballot_sync(0xffffffffU, of_lane != 0.0F) >> (t * kOctet);
@@ -45,13 +48,14 @@ struct ResidentInputProjection {
     std::uint32_t words[4];
 #pragma unroll
     for (int ni = 0; ni < kNt; ++ni)
-      words[ni] = pack_pair<kArithmetic>(gated_packed<kArithmetic>(acc[ni][0], acc[ni][2]), gated_packed<kArithmetic>(acc[ni][1], acc[ni][3])) &
-                  mask.words[ni];
+      words[ni] =
+          pack_pair<kArithmetic>(gated_packed<kArithmetic>(acc[ni][0], acc[ni][2]), gated_packed<kArithmetic>(acc[ni][1], acc[ni][3])) &
+          mask.words[ni];
     if (to != nullptr) *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
   }
 
-  static __device__ __forceinline__ void project_tile(const InputProjectionParams& p, const float2* norm, std::uint32_t weights, int first_chunk,
-                                                      int chunks, std::int64_t tile) {
+  static __device__ __forceinline__ void project_tile(const InputProjectionParams& p, const float2* norm, std::uint32_t weights,
+                                                      int first_chunk, int chunks, std::int64_t tile) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const int g = lane / 4;
     const int t = lane % 4;
@@ -118,7 +122,8 @@ struct ResidentInputProjection {
 
 /// Blocks come in groups of p.parts, which share a tile's channels.
 template <Arithmetic kArithmetic, int kWidth, bool kHasBias>
-__global__ void __launch_bounds__(kResidentThreads, 1) sm80_resident_input_projection_kernel(const __grid_constant__ InputProjectionParams p) {
+__global__ void __launch_bounds__(kResidentThreads, 1)
+    sm80_resident_input_projection_kernel(const __grid_constant__ InputProjectionParams p) {
   using Kernel = ResidentInputProjection<kArithmetic, kWidth, kHasBias>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
   const int part = static_cast<int>(blockIdx.x) % p.parts;

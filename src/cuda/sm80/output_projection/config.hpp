@@ -39,7 +39,7 @@ void launch_output_projection(const OutputProjectionParams& params, Arithmetic a
                               std::int64_t most_blocks, int num_sms, Chain& chain);
 
 /// As prepare_input_projection.
-void prepare_output_projection(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias, const ProjectionConfig& config,
-                               std::size_t smem_bytes);
+void prepare_output_projection(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias,
+                               const ProjectionConfig& config, std::size_t smem_bytes);
 
 }  // namespace trimul::cuda::sm80

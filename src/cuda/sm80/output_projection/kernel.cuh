@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output projection: sigmoid(LayerNorm(x) g_out^T + g_out_bias) * (LayerNorm(y) p_out^T + p_out_bias) [+ x], with y in channel-major planes.
-// docs/kernels/sm80-output-projection.md has the schedule and what was tried.
+// Output projection: sigmoid(LayerNorm(x) g_out^T + g_out_bias) * (LayerNorm(y) p_out^T + p_out_bias) [+ x], with y in channel-major
+// planes. docs/kernels/sm80-output-projection.md has the schedule and what was tried.
 //
-// A block has a tile of positions, whose normalised rows of x and y stay in shared memory where they fit, and streams the weights past them. The
-// packed rows of a chunk of weights are ordered so that a thread's results are eight consecutive channels.
+// A block has a tile of positions, whose normalised rows of x and y stay in shared memory where they fit, and streams the weights past
+// them. The packed rows of a chunk of weights are ordered so that a thread's results are eight consecutive channels.
 #pragma once
 
 #include "cuda/ptx/shared_address.cuh"
@@ -80,7 +80,7 @@ struct OutputProjection {
         for (int i = 0; i < kOctet; ++i) {
           const float value_bias = p.p_bias == nullptr ? 0.0F : __ldg(p.p_bias + channel + i);
           const float gate_bias = p.p_bias == nullptr ? 0.0F : __ldg(p.g_bias + channel + i);
-          results[i] = gated<kArithmetic>(value[mi][i / 2][2 * h + i % 2] + value_bias, gate[mi][i / 2][2 * h + i % 2] + gate_bias);
+          results[i] = gated(value[mi][i / 2][2 * h + i % 2] + value_bias, gate[mi][i / 2][2 * h + i % 2] + gate_bias);
         }
         if (p.has_residual) {
           bool is_valid;
@@ -109,12 +109,13 @@ struct OutputProjection {
   static __device__ __forceinline__ void project_tile(const OutputProjectionParams& p, SharedStorage& smem, std::uint32_t x_smem,
                                                       std::int64_t tile) {
     const int warp = static_cast<int>(threadIdx.x / 32);
-    const Place at{static_cast<int>(threadIdx.x % 32), warp / kWarpsAlongChannels * kWarpPositions, warp % kWarpsAlongChannels * kWarpChannels};
+    const Place at{static_cast<int>(threadIdx.x % 32), warp / kWarpsAlongChannels * kWarpPositions,
+                   warp % kWarpsAlongChannels * kWarpChannels};
     const A a(at.lane, at.first_position);
     const B b(at.lane, at.first_channel);
     const std::uint32_t y_smem = x_smem + static_cast<unsigned>(p.resident_x_slabs * Rows::kSlabBytes);
     Ring weights(p.weights, p.chunks * (p.x_slabs + p.y_slabs), y_smem + static_cast<unsigned>(p.resident_y_slabs * Rows::kSlabBytes),
-                    p.stages);
+                 p.stages);
     weights.start();
     const Positions::Start begin = p.positions.start(tile * kPositions);
     std::uint8_t* copy = nullptr;
@@ -155,8 +156,8 @@ __global__ void __launch_bounds__(kBlockThreads, blocks_per_sm(kArithmetic, kPos
     sm80_output_projection_kernel(const __grid_constant__ OutputProjectionParams p) {
   using Kernel = OutputProjection<kArithmetic, kPositions, kIsWhole>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
-  auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw + (p.resident_x_slabs + p.resident_y_slabs) * Kernel::Rows::kSlabBytes +
-                                                                  p.stages * Kernel::kImageBytes);
+  auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(
+      raw + (p.resident_x_slabs + p.resident_y_slabs) * Kernel::Rows::kSlabBytes + p.stages * Kernel::kImageBytes);
   for (std::int64_t tile = blockIdx.x; tile < p.num_tiles; tile += gridDim.x) {
     Kernel::project_tile(p, smem, ptx::shared_address(raw), tile);
     __syncthreads();

@@ -42,8 +42,8 @@ void launch_output_projection(const OutputProjectionParams& params, Arithmetic a
             params);
 }
 
-void prepare_output_projection(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias, const ProjectionConfig& config,
-                               std::size_t smem_bytes) {
+void prepare_output_projection(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias,
+                               const ProjectionConfig& config, std::size_t smem_bytes) {
   allow_shared_memory(kernel_of(arithmetic, c_z, c_hidden, has_bias, config), smem_bytes);
 }
 

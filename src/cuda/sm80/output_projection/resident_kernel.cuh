@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output projection of 16-bit rows at widths of 64 and 128: all weights stay in shared memory, and every warp works by itself, its rows of x and y
-// in registers from the load to the last product. No barrier after the weights have arrived.
+// The output projection of 16-bit rows at widths of 64 and 128: all weights stay in shared memory, and every warp works by itself, its rows
+// of x and y in registers from the load to the last product. No barrier after the weights have arrived.
 #pragma once
 
 #include "cuda/ptx/shared_address.cuh"
@@ -10,8 +10,8 @@
 
 namespace trimul::cuda::sm80 {
 
-/// Two neighbouring positions of y, of which a thread has the channels 16 step + 8 h + 2 t + e, as rows g and g + 8 of an A operand: fragment register i
-/// of a step holds half i / 2 of position i % 2.
+/// Two neighbouring positions of y, of which a thread has the channels 16 step + 8 h + 2 t + e, as rows g and g + 8 of an A operand:
+/// fragment register i of a step holds half i / 2 of position i % 2.
 template <Arithmetic kArithmetic, int kHidden>
 struct FragmentColumns {
   static constexpr int kChannels = kHidden / 4;  // of a thread
@@ -22,7 +22,8 @@ struct FragmentColumns {
 
   /// `y`: the first of the two positions, in channel 0.
   template <typename Word>
-  static __device__ __forceinline__ void load(const std::uint8_t* y, std::int64_t pitch_bytes, bool is_valid, int t, Word (&words)[kChannels]) {
+  static __device__ __forceinline__ void load(const std::uint8_t* y, std::int64_t pitch_bytes, bool is_valid, int t,
+                                              Word (&words)[kChannels]) {
     const std::uint8_t* from = y + 2 * t * pitch_bytes;
 #pragma unroll
     for (int k = 0; k < kChannels; ++k) {
@@ -33,8 +34,8 @@ struct FragmentColumns {
   }
 
   /// The normalised positions as fragments; norm[channel] = (weight, bias), in shared memory. Whole warp.
-  static __device__ __forceinline__ void take(const std::uint8_t* y, std::int64_t pitch_bytes, bool is_valid, int t, float eps, const float2* norm,
-                                              Fragments& u) {
+  static __device__ __forceinline__ void take(const std::uint8_t* y, std::int64_t pitch_bytes, bool is_valid, int t, float eps,
+                                              const float2* norm, Fragments& u) {
     if constexpr (kArithmetic == Arithmetic::kBf16)
       take_bf16(y, pitch_bytes, is_valid, t, eps, norm, u);
     else
@@ -55,7 +56,9 @@ struct FragmentColumns {
       rows[0][k / 2] = __byte_perm(words[k], words[k + 1], 0x5410);
       rows[1][k / 2] = __byte_perm(words[k], words[k + 1], 0x7632);
     }
-    const auto means = [&] { return means_as_a<Arithmetic::kBf16, kHidden>([&](int step, int i) { return rows[i % 2][2 * step + i / 2]; }); };
+    const auto means = [&] {
+      return means_as_a<Arithmetic::kBf16, kHidden>([&](int step, int i) { return rows[i % 2][2 * step + i / 2]; });
+    };
     const float2 mean = means();
     const Affine affine[2] = {Row::statistics(rows[0], mean.x, eps, [&](const auto&) { return means().x; }),
                               Row::statistics(rows[1], mean.y, eps, [&](const auto&) { return means().y; })};
@@ -72,7 +75,9 @@ struct FragmentColumns {
     }
   }
 
-  static __device__ __forceinline__ float value(const float2& word, int position) { return position == 0 ? word.x : word.y; }
+  static __device__ __forceinline__ float value(const float2& word, int position) {
+    return position == 0 ? word.x : word.y;
+  }
 
   /// Sum over the channels of f(value).
   template <typename F>
@@ -188,8 +193,8 @@ struct ResidentOutputProjection {
     }
     typename Columns::Fragments u;
     // Rows of planes have an even number of positions: where the first of the two is a pair, the second is at least padding.
-    Columns::take(p.y + (tile * kTile + 2 * g) * y_bytes(kArithmetic), p.positions.pitch * y_bytes(kArithmetic), pairs[0].is_valid, t, p.eps,
-                  smem.norm_out, u);
+    Columns::take(p.y + (tile * kTile + 2 * g) * y_bytes(kArithmetic), p.positions.pitch * y_bytes(kArithmetic), pairs[0].is_valid, t,
+                  p.eps, smem.norm_out, u);
     {
       const auto means = [&] { return means_as_a<kArithmetic, kWidth>([&](int step, int i) { return z[i % 2][2 * step + i / 2]; }); };
       const float2 mean = means();
@@ -208,8 +213,10 @@ struct ResidentOutputProjection {
         set_bias(p.g_bias + first + t * kOctet, gate);
         set_bias(p.p_bias + first + t * kOctet, value);
       }
-      multiply<kXSlabs>(b, images, [&](int step, int i) { return z[i % 2][2 * step + i / 2]; }, gate);
-      multiply<kYSlabs>(b, images + kXSlabs * kImageBytes, [&](int step, int i) { return u[4 * step + i]; }, value);
+      multiply<kXSlabs>(
+          b, images, [&](int step, int i) { return z[i % 2][2 * step + i / 2]; }, gate);
+      multiply<kYSlabs>(
+          b, images + kXSlabs * kImageBytes, [&](int step, int i) { return u[4 * step + i]; }, value);
 #pragma unroll
       for (int k = 0; k < 2; ++k) store_row(p, pairs[k], first + t * kOctet, k, value, gate);
     }
@@ -217,7 +224,8 @@ struct ResidentOutputProjection {
 };
 
 template <Arithmetic kArithmetic, int kWidth, int kHidden, bool kHasBias>
-__global__ void __launch_bounds__(kResidentThreads, 1) sm80_resident_output_projection_kernel(const __grid_constant__ OutputProjectionParams p) {
+__global__ void __launch_bounds__(kResidentThreads, 1)
+    sm80_resident_output_projection_kernel(const __grid_constant__ OutputProjectionParams p) {
   using Kernel = ResidentOutputProjection<kArithmetic, kWidth, kHidden, kHasBias>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
   auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw);
@@ -228,7 +236,8 @@ __global__ void __launch_bounds__(kResidentThreads, 1) sm80_resident_output_proj
   ptx::cp_async_wait_group<0>();
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x / 32);
-  for (std::int64_t tile = std::int64_t{warp} * gridDim.x + blockIdx.x; tile < p.num_tiles; tile += std::int64_t{gridDim.x} * Kernel::kWarps)
+  for (std::int64_t tile = std::int64_t{warp} * gridDim.x + blockIdx.x; tile < p.num_tiles;
+       tile += std::int64_t{gridDim.x} * Kernel::kWarps)
     Kernel::project_tile(p, smem, tile);
 }
 

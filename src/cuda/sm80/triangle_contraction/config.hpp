@@ -24,8 +24,8 @@ struct TriangleContractionParams {
 };
 
 /// Adds the kernel to `chain`. Throws DEVICE_ERROR.
-void launch_triangle_contraction(const TriangleContractionParams& params, Arithmetic arithmetic, bool incoming, const ContractionConfig& config,
-                                 Chain& chain);
+void launch_triangle_contraction(const TriangleContractionParams& params, Arithmetic arithmetic, bool incoming,
+                                 const ContractionConfig& config, Chain& chain);
 
 /// As prepare_input_projection.
 void prepare_triangle_contraction(Arithmetic arithmetic, bool incoming, const ContractionConfig& config, std::size_t smem_bytes);

@@ -47,12 +47,10 @@ struct TriangleContraction {
             place % p.tiles_n * kTileN};
   }
 
-  static __device__ __forceinline__ int clamp_bytes(std::int32_t elements) {
-    return min(max(elements, 0), kChunkElements) * kElementBytes;
-  }
+  static __device__ __forceinline__ int clamp_bytes(std::int32_t elements) { return min(max(elements, 0), kChunkElements) * kElementBytes; }
 
-  /// One thread's copies of one operand's part of the slabs: every kPassRows-th row of what lies in memory as rows, one chunk of each. What is outside of
-  /// the plane becomes zero.
+  /// One thread's copies of one operand's part of the slabs: every kPassRows-th row of what lies in memory as rows, one chunk of each. What
+  /// is outside of the plane becomes zero.
   template <int kRows>
   struct Loader {
     static constexpr int kRowChunks = kIncoming ? kRows / kChunkElements : kChunksPerSlabRow;  // of a row in memory
@@ -60,11 +58,11 @@ struct TriangleContraction {
     static constexpr int kPassRows = kThreads / kRowChunks;
     static constexpr int kPasses = kMemoryRows / kPassRows;
 
-    const std::uint8_t* from;  // of the next slab
-    std::uint32_t to;          // in a stage
-    std::int32_t row;          // first row of the thread
-    std::int32_t rows_left;    // inside of the plane, from the slab's first row on
-    std::int32_t columns_left; // the same of columns, from the thread's chunk on
+    const std::uint8_t* from;   // of the next slab
+    std::uint32_t to;           // in a stage
+    std::int32_t row;           // first row of the thread
+    std::int32_t rows_left;     // inside of the plane, from the slab's first row on
+    std::int32_t columns_left;  // the same of columns, from the thread's chunk on
 
     __device__ __forceinline__ Loader(const TriangleContractionParams& p, const std::uint8_t* plane, std::int64_t first) {
       const int thread = static_cast<int>(threadIdx.x);
@@ -86,7 +84,8 @@ struct TriangleContraction {
       const std::uint8_t* source = from;
 #pragma unroll
       for (int pass = 0; pass < kPasses; ++pass) {
-        ptx::cp_async_16(stage + to + static_cast<unsigned>(pass * kPassRows * kSlabRowBytes), source, row + pass * kPassRows < rows_left ? bytes : 0);
+        ptx::cp_async_16(stage + to + static_cast<unsigned>(pass * kPassRows * kSlabRowBytes), source,
+                         row + pass * kPassRows < rows_left ? bytes : 0);
         source += kPassRows * row_bytes;
       }
       if constexpr (kIncoming) {

@@ -11,17 +11,19 @@ using Kernel = void (*)(TriangleContractionParams);
 Kernel kernel_of(Arithmetic arithmetic, bool incoming, int tile) {
   Kernel kernel = nullptr;
   with_size<128, 64>(arithmetic, tile, [&]<Arithmetic kArithmetic, int kTile>() {
-    kernel = incoming ? sm80_triangle_contraction_kernel<kArithmetic, true, kTile> : sm80_triangle_contraction_kernel<kArithmetic, false, kTile>;
+    kernel =
+        incoming ? sm80_triangle_contraction_kernel<kArithmetic, true, kTile> : sm80_triangle_contraction_kernel<kArithmetic, false, kTile>;
   });
   return kernel;
 }
 
 }  // namespace
 
-void launch_triangle_contraction(const TriangleContractionParams& params, Arithmetic arithmetic, bool incoming, const ContractionConfig& config,
-                                 Chain& chain) {
+void launch_triangle_contraction(const TriangleContractionParams& params, Arithmetic arithmetic, bool incoming,
+                                 const ContractionConfig& config, Chain& chain) {
   chain.add(kernel_of(arithmetic, incoming, config.tile),
-            {.blocks = grid_blocks(params.total_tiles), .threads = kBlockThreads, .smem_bytes = config.smem_bytes, .overlaps = false}, params);
+            {.blocks = grid_blocks(params.total_tiles), .threads = kBlockThreads, .smem_bytes = config.smem_bytes, .overlaps = false},
+            params);
 }
 
 void prepare_triangle_contraction(Arithmetic arithmetic, bool incoming, const ContractionConfig& config, std::size_t smem_bytes) {
