@@ -172,7 +172,7 @@ TEST_P(Gpu, OverlapIsRefusedBeforeAnythingIsWritten) {
 
 TEST_P(Gpu, OneCallGivesTheBitsOfAPlan) {
   // A call takes the first of the list that accepts: kinds that this implementation gets to see.
-  const std::string& before = gpu_implementations().front();
+  const std::string before = gpu_implementations().front();
   for (const Spec& spec : gpu_specs({.lead = {2}, .n = 20})) {
     const Case data(spec);
     if (before != implementation() && rejection_of(before, data.problem()).empty()) continue;

@@ -14,7 +14,7 @@ using core::round_up;
 namespace {
 
 constexpr std::int64_t kMostPositions = 128;
-constexpr std::int64_t kMostStages = 6;
+constexpr std::int64_t kMostStages = 3;
 constexpr std::int64_t kNormPairBytes = 8;
 constexpr std::int64_t kNarrowWidth = 32;
 
@@ -94,16 +94,16 @@ ProjectionConfig choose(const core::Problem& problem, const core::DeviceInfo& de
                             .smem_bytes = static_cast<std::size_t>(bytes_of(positions, stages, x + y))};
   };
   const std::int64_t slabs = x_slabs + y_slabs;
-  // A ring of few stages waits for every slab; one of four covers the latency of the L2.
-  for (const std::int64_t least_stages : {4, 2})
-    for (const std::int64_t blocks : {2, 1})
-      for (const int positions : kTilePositionChoices) {
-        if (positions > most || (grain >= 0 ? positions > positions_of_grain(grain) : positions > 32 && !fills(problem, device, positions)))
-          continue;
-        const std::int64_t room_of_block = room_bytes / blocks - 1024 * (blocks - 1);
-        const std::int64_t stages = std::min(kMostStages, (room_of_block - bytes_of(positions, 0, slabs)) / stage_bytes);
-        if (stages >= least_stages) return config_of(positions, stages, x_slabs, y_slabs);
-      }
+  // A deeper ring in exchange for a smaller tile loses: C_z = C = 256, 384 and (768, 128), N = 256, bf16, us: 129, 394, 497 with tiles of
+  // 128 and two or three stages, 153, 480, 736 with tiles of 64 and up to six. NVIDIA H200.
+  for (const std::int64_t blocks : {2, 1})
+    for (const int positions : kTilePositionChoices) {
+      if (positions > most || (grain >= 0 ? positions > positions_of_grain(grain) : positions > 32 && !fills(problem, device, positions)))
+        continue;
+      const std::int64_t room_of_block = room_bytes / blocks - 1024 * (blocks - 1);
+      const std::int64_t stages = std::min(kMostStages, (room_of_block - bytes_of(positions, 0, slabs)) / stage_bytes);
+      if (stages >= 2) return config_of(positions, stages, x_slabs, y_slabs);
+    }
   // Not all at once, then: the rows of y first, since those of x can be needed whole (output_projection/kernel.cuh).
   constexpr std::int64_t kPositions = 32;
   const std::int64_t room = (room_bytes - bytes_of(kPositions, 2, 0)) / (kPositions * kSlabRowBytes);
