@@ -16,7 +16,7 @@ Arithmetic arithmetic_of(const core::Problem& problem);
 
 /// Tile and shared memory of a projection. `is_resident` follows from problem and device alone; of the others none changes a result.
 struct ProjectionConfig {
-  bool is_resident = false;    // all weights of a block stay in shared memory (resident_kernel.cuh); the next five do not count then
+  bool is_resident = false;    // all weights of a block stay in shared memory (resident_kernel.cuh); stages and slabs do not count then
   int parts = 1;               // blocks that share the channels of a tile of the resident input projection
   int positions = 128;         // of a tile: 128, 64 or 32
   int stages = 3;              // of the weights' ring
