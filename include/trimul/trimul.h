@@ -352,7 +352,8 @@ typedef struct trimul_stage_info {
 #define TRIMUL_STAGE_INFO_INIT \
   { sizeof(trimul_stage_info), NULL, 0, 0, 0 }
 
-/* Stages that trimul_execute_stage runs: 3 with "cuda:sm90" and "cuda:sm80", 0 where the implementation does not divide its work, as on the CPU. */
+/* Stages that trimul_execute_stage runs: 3 with "cuda:sm90" and "cuda:sm80", 0 where the implementation does not divide its work, as on the
+ * CPU. */
 TRIMUL_API size_t trimul_plan_num_stages(const trimul_plan* plan);
 /* Describes stage `index`. INVALID_ARGUMENT for an index that is not below trimul_plan_num_stages. */
 TRIMUL_NODISCARD TRIMUL_API trimul_status trimul_plan_stage(const trimul_plan* plan, size_t index, trimul_stage_info* info);

@@ -3,7 +3,8 @@
 target_sources(trimul_objects PRIVATE
   cuda/host/call_key.cpp cuda/host/code.cpp cuda/host/device_query.cpp cuda/host/mask_params.cpp cuda/host/memory.cpp cuda/host/tensor_map.cpp
   cuda/sm80/heuristics.cpp cuda/sm80/implementation.cpp)
-target_compile_definitions(trimul_objects PRIVATE TRIMUL_HAVE_CUDA=1 TRIMUL_CUDA_ARCHITECTURES="${TRIMUL_PORTABLE_ARCHITECTURES}")
+list(JOIN TRIMUL_PORTABLE_ARCHITECTURES " " architecture_words)  # a list would become several definitions
+target_compile_definitions(trimul_objects PRIVATE TRIMUL_HAVE_CUDA=1 "TRIMUL_CUDA_ARCHITECTURES=\"${architecture_words}\"")
 target_include_directories(trimul_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 
 # Kernels of one implementation, for the architectures that it is for.

@@ -99,7 +99,8 @@ void GpuHuge::check_huge(const Spec& spec, std::int64_t batch, std::int64_t n) {
   // Narrow widths are computed in fp32; only the output is rounded.
   const bool is_narrow = spec.c < 32;
   const bool is_bf16 = spec.x_dtype == DType::kBf16;
-  ASSERT_EQ(trimul_reference(&oracle, is_bf16 && !is_narrow ? TRIMUL_ROUNDING_KERNEL : TRIMUL_ROUNDING_NONE, cells.data(), num_cells, reference.data()),
+  ASSERT_EQ(trimul_reference(&oracle, is_bf16 && !is_narrow ? TRIMUL_ROUNDING_KERNEL : TRIMUL_ROUNDING_NONE, cells.data(), num_cells,
+                             reference.data()),
             TRIMUL_OK)
       << trimul_last_error();
   const double error = relative_rms(got, reference);

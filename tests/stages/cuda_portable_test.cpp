@@ -33,7 +33,7 @@ constexpr Kind kKinds[] = {
     {core::DType::kF16, core::Precision::kIeee, Arithmetic::kIeee},     {core::DType::kF32, core::Precision::kDefault, Arithmetic::kTf32x3},
     {core::DType::kF32, core::Precision::kTf32x3, Arithmetic::kTf32x3}, {core::DType::kF32, core::Precision::kTf32, Arithmetic::kTf32},
     {core::DType::kF32, core::Precision::kIeee, Arithmetic::kIeee},     {core::DType::kF32, core::Precision::kBf16, Arithmetic::kBf16}};
-constexpr int kTiles[] = {0, 32, 64, 128};  // 0: the choice by size
+constexpr int kGrains[] = {-1, 0, 1, 2};  // -1: the choice by size
 
 core::Problem problem_of(const Kind& kind, const std::pair<std::int64_t, std::int64_t>& extent,
                          const std::pair<std::int64_t, std::int64_t>& widths) {
@@ -68,13 +68,16 @@ void for_each_choice(const Body& body) {
 /// bytes.
 void expect_projection(const ProjectionConfig& config, const core::DeviceInfo& device, std::int64_t x, std::int64_t y, std::int64_t storage,
                        std::int64_t stage) {
+  EXPECT_LE(config.smem_bytes, static_cast<std::size_t>(device.smem_per_block_bytes));
+  EXPECT_EQ(config.smem_bytes % 16, 0U);
+  EXPECT_GE(config.parts, 1);
+  if (config.is_resident) return;
+  EXPECT_EQ(config.parts, 1);
   EXPECT_TRUE(config.positions == 32 || config.positions == 64 || config.positions == 128);
   EXPECT_GE(config.stages, 2);
-  EXPECT_LE(config.smem_bytes, static_cast<std::size_t>(device.smem_per_block_bytes));
   EXPECT_GE(config.smem_bytes,
             static_cast<std::size_t>(config.positions * ((config.x_slabs + config.y_slabs) * std::int64_t{kSlabRowBytes} + storage) +
                                      config.stages * stage));
-  EXPECT_EQ(config.smem_bytes % 16, 0U);
   EXPECT_TRUE(1 <= config.x_slabs && config.x_slabs <= x);
   EXPECT_TRUE(std::min<std::int64_t>(y, 1) <= config.y_slabs && config.y_slabs <= y);
   EXPECT_EQ(config.is_whole, config.x_slabs == x && config.y_slabs == y);
@@ -84,6 +87,27 @@ TEST(Sm80Heuristics, TheArithmeticFollowsFromDtypeAndPrecision) {
   for (const Kind& kind : kKinds)
     EXPECT_EQ(arithmetic_of(problem_of(kind, {1, 9}, {32, 32})), kind.arithmetic)
         << core::dtype_name(kind.x_dtype) << ", " << core::precision_name(kind.precision);
+}
+
+TEST(Sm80Heuristics, NarrowWidthsAreComputedInFp32UnlessTf32WasAskedFor) {
+  for (const Kind& kind : kKinds) {
+    const bool keeps_tf32 = kind.arithmetic == Arithmetic::kTf32;
+    EXPECT_EQ(arithmetic_of(problem_of(kind, {1, 9}, {128, 31})), keeps_tf32 ? Arithmetic::kTf32 : Arithmetic::kIeee)
+        << core::dtype_name(kind.x_dtype) << ", " << core::precision_name(kind.precision);
+  }
+}
+
+TEST(Sm80Heuristics, WeightsOf16BitRowsOf64And128ChannelsStayInSharedMemory) {
+  for_each_choice([](const core::Problem& problem, const core::DeviceInfo& device) {
+    const bool is_native =
+        problem.c_hidden >= 32 && problem.precision != core::Precision::kIeee &&
+        (problem.x_dtype == core::DType::kBf16 || (problem.x_dtype == core::DType::kF16 && problem.precision != core::Precision::kBf16));
+    const auto fits = [](std::int64_t width) { return width == 64 || width == 128; };
+    for (const int grain : kGrains) {
+      EXPECT_EQ(input_projection_config(problem, device, grain).is_resident, is_native && fits(problem.c_z));
+      EXPECT_EQ(output_projection_config(problem, device, grain).is_resident, is_native && fits(problem.c_z) && fits(problem.c_hidden));
+    }
+  });
 }
 
 TEST(Sm80Heuristics, SlabsHoldTheWidth) {
@@ -98,36 +122,37 @@ TEST(Sm80Heuristics, ProjectionsFitEveryArchitecture) {
   for_each_choice([](const core::Problem& problem, const core::DeviceInfo& device) {
     const Arithmetic arithmetic = arithmetic_of(problem);
     const std::int64_t x = slabs_of(problem.c_z, arithmetic), y = slabs_of(problem.c_hidden, arithmetic);
-    for (const int positions : kTiles) {
-      expect_projection(input_projection_config(problem, device, positions), device, x, 0, kProjectionStorageBytes,
-                        kInChunkRows * kSlabRowBytes);
-      expect_projection(output_projection_config(problem, device, positions), device, x, y, kOutputStorageBytes,
-                        kOutChunkRows * kSlabRowBytes);
+    for (const int grain : kGrains) {
+      expect_projection(input_projection_config(problem, device, grain), device, x, 0, kInputStorageBytes, kInChunkRows * kSlabRowBytes);
+      expect_projection(output_projection_config(problem, device, grain), device, x, y, kOutputStorageBytes, kOutChunkRows * kSlabRowBytes);
     }
   });
 }
 
-TEST(Sm80Heuristics, ANamedTileIsTakenWhereItFitsWhole) {
+TEST(Sm80Heuristics, AGrainBoundsTheTile) {
   for_each_choice([](const core::Problem& problem, const core::DeviceInfo& device) {
-    for (const int positions : {32, 64, 128}) {
-      const ProjectionConfig input = input_projection_config(problem, device, positions);
-      const ProjectionConfig output = output_projection_config(problem, device, positions);
-      // Rows that are normalised part by part have one tile: the smallest.
-      EXPECT_TRUE(input.is_whole ? input.positions == positions || input.positions == 32 : input.positions == 32);
-      EXPECT_TRUE(output.is_whole ? output.positions == positions || output.positions == 32 : output.positions == 32);
-    }
+    const Arithmetic arithmetic = arithmetic_of(problem);
+    for (const int grain : {0, 1, 2})
+      for (const ProjectionConfig& config :
+           {input_projection_config(problem, device, grain), output_projection_config(problem, device, grain)}) {
+        if (config.is_resident) continue;
+        EXPECT_LE(config.positions, positions_of_grain(grain));
+        EXPECT_LE(config.positions, most_positions(arithmetic));
+        if (!config.is_whole) EXPECT_EQ(config.positions, 32);
+      }
     // The library's own choice is one that can be named, and names itself.
-    const ProjectionConfig input = input_projection_config(problem, device, 0), output = output_projection_config(problem, device, 0);
-    EXPECT_TRUE(input_projection_config(problem, device, input.positions) == input);
-    EXPECT_TRUE(output_projection_config(problem, device, output.positions) == output);
+    const ProjectionConfig input = input_projection_config(problem, device, -1), output = output_projection_config(problem, device, -1);
+    EXPECT_TRUE(input_projection_config(problem, device, grain_of(input)) == input);
+    EXPECT_TRUE(output_projection_config(problem, device, grain_of(output)) == output);
   });
 }
 
 TEST(Sm80Heuristics, OnlyRowsThatFitNowhereAreNormalisedPartByPart) {
   for_each_choice([](const core::Problem& problem, const core::DeviceInfo& device) {
     const std::int64_t x = slabs_of(problem.c_z, arithmetic_of(problem));
-    const std::int64_t least = 32 * (x * kSlabRowBytes + kProjectionStorageBytes) + 2 * std::int64_t{kInChunkRows} * kSlabRowBytes;
-    EXPECT_EQ(input_projection_config(problem, device, 0).is_whole, least <= device.smem_per_block_bytes);
+    const std::int64_t least = 32 * (x * kSlabRowBytes + kInputStorageBytes) + 2 * std::int64_t{kInChunkRows} * kSlabRowBytes;
+    const ProjectionConfig config = input_projection_config(problem, device, -1);
+    if (!config.is_resident) EXPECT_EQ(config.is_whole, least <= device.smem_per_block_bytes);
   });
 }
 
@@ -139,8 +164,9 @@ TEST(Sm80Heuristics, TheContractionFitsEveryArchitecture) {
       EXPECT_TRUE(tile == 0 || config.tile == tile);
       EXPECT_GE(config.stages, 2);
       EXPECT_LE(config.smem_bytes, static_cast<std::size_t>(device.smem_per_block_bytes));
-      // Two operands of `tile` rows, 128 bytes of k each, in every stage.
-      EXPECT_GE(config.smem_bytes, static_cast<std::size_t>(config.stages * 2 * config.tile * kSlabRowBytes));
+      // The rows of both operands, 128 bytes of k each, in every stage.
+      const int rows = config.tile + tile_columns(arithmetic_of(problem), config.tile);
+      EXPECT_GE(config.smem_bytes, static_cast<std::size_t>(config.stages * rows * kSlabRowBytes));
     }
     EXPECT_TRUE(contraction_config(problem, device, contraction_config(problem, device, 0).tile) == contraction_config(problem, device, 0));
   });
@@ -167,17 +193,17 @@ TEST(HasCodeFor, CodeOfTheSameMajorAndPtxOfAnyOlderVersion) {
       {"80-real", {80, 86, 87, 89}, {75, 90, 100, 120}},
       {"86-real", {86, 89}, {80, 90, 120}},
       {"90-real", {90}, {80, 89, 100, 103, 120}},
-      {"100-real;120-real", {100, 103, 120, 121}, {80, 90, 110}},
+      {"100-real 120-real", {100, 103, 120, 121}, {80, 90, 110}},
       {"80-virtual", {80, 86, 89, 90, 100, 120, 130}, {75, 70}},
       {"120-virtual", {120, 121, 130}, {80, 90, 100, 103}},
-      {"90-real;80-virtual", {80, 86, 89, 90, 100, 120}, {75}},
+      {"90-real 80-virtual", {80, 86, 89, 90, 100, 120}, {75}},
       {"90", {90, 100, 120}, {80, 89}},  // without a word: both
-      {"80-real;86-real;89-real;90-real;100-real;120-real;80-virtual;120-virtual",
+      {"80-real 86-real 89-real 90-real 100-real 120-real 80-virtual 120-virtual",
        {80, 86, 87, 89, 90, 100, 103, 110, 120, 121},
        {75, 70, 61}},
       {"", {}, {80, 90}},
       {"native", {}, {80, 90}},
-      {"native;90-real", {90}, {80}},
+      {"native 90-real", {90}, {80}},
   };
   for (const Row& row : kRows) {
     for (const int sm : row.has) EXPECT_TRUE(has_code_for(row.architectures, sm)) << row.architectures << ": " << sm;

@@ -7,7 +7,7 @@ namespace trimul::cuda {
 
 bool has_code_for(std::string_view architectures, int sm) {
   while (!architectures.empty()) {
-    const std::string_view entry = architectures.substr(0, architectures.find(';'));
+    const std::string_view entry = architectures.substr(0, architectures.find(' '));
     architectures.remove_prefix(entry.size() == architectures.size() ? entry.size() : entry.size() + 1);
     int number = 0;
     const auto [rest, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
