@@ -251,10 +251,12 @@ TEST(CApi, RecommendsAValueForEveryKnob) {
 }
 
 /// Needs no GPU: the plan is for an architecture.
-void expect_recommended_plan(const char* implementation, const char* arch) {
+void expect_recommended_plan(const char* implementation, const char* arch, std::int64_t width) {
   SCOPED_TRACE(std::string(implementation) + " on " + arch);
   trimul_problem problem = Case(gpu_spec({.n = 1, .mask = MaskKind::kNone})).problem();
   problem.tokens = 500;
+  problem.c_z = width;
+  problem.c_hidden = width;
   problem.device = {TRIMUL_CUDA, 0};
   trimul_knob knobs[8] = {};
   std::size_t num_knobs = 0;
@@ -286,8 +288,9 @@ void expect_recommended_plan(const char* implementation, const char* arch) {
 }
 
 TEST(CApi, RecommendsForAnArchitectureWhatItsPlanTakes) {
-  expect_recommended_plan("cuda:sm90", "sm90");
-  for (const char* const arch : {"sm80", "sm86", "sm89", "sm90", "sm100", "sm120"}) expect_recommended_plan("cuda:sm80", arch);
+  expect_recommended_plan("cuda:sm90", "sm90", 128);
+  // Of a width at which every knob has something to choose.
+  for (const char* const arch : {"sm80", "sm86", "sm89", "sm90", "sm100", "sm120"}) expect_recommended_plan("cuda:sm80", arch, 256);
 }
 
 /// Needs no GPU. Rows that no block's shared memory holds are explained as such; in place they want room for copies of x.

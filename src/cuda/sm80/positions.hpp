@@ -20,8 +20,8 @@ struct Positions {
     std::int64_t row;  // b N + i
     std::int32_t column;
     bool is_valid;
-    /// Its place among the pairs of x.
-    [[nodiscard]] TRIMUL_HOST_DEVICE std::int64_t index(std::int64_t tokens) const { return row * tokens + column; }
+    /// Its place among the pairs of x, of which a row has `row_pairs`: N.
+    [[nodiscard]] TRIMUL_HOST_DEVICE std::int64_t index(std::int64_t row_pairs) const { return row * row_pairs + column; }
   };
 
   /// Where a tile begins.
