@@ -13,7 +13,6 @@ enum class Arithmetic : std::int32_t {
   kTf32x3,  // three products of the TF32 parts of fp32 operands; their sums are added up in fp32 every 16 terms
   kIeee,    // fp32 multiply-adds
 };
-inline constexpr int kNumArithmetics = 5;
 
 constexpr const char* arithmetic_name(Arithmetic arithmetic) {
   switch (arithmetic) {

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 
-#include "cuda/common/fragment_norm.cuh"
 #include "cuda/sm80/operand.cuh"
 #include "cuda/sm80/pair_rows.cuh"
 #include "cuda/sm80/weight_ring.cuh"
@@ -33,12 +32,6 @@ __device__ __forceinline__ float high_half(std::uint32_t pair) {
   if constexpr (kArithmetic == Arithmetic::kBf16) return __uint_as_float(pair & 0xffff0000U);
   return __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16)));
 }
-template <Arithmetic kArithmetic>
-__device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
-  if constexpr (kArithmetic == Arithmetic::kBf16) return pack_pair_bf16(low, high);
-  return pack_pair_f16(low, high);
-}
-
 /// value * sigmoid(gate) of products whose weights were packed halved (bf16) or as they are (fp16).
 template <Arithmetic kArithmetic>
 __device__ __forceinline__ float gated_packed(float value, float gate) {

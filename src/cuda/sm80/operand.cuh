@@ -5,8 +5,7 @@
 // of the row, so that eight lanes that read one chunk of eight rows meet 32 different banks. Three ways to lie there:
 //
 //   kRows          [rows][128 bytes], k contiguous; key: row % 8
-//   kSpreadRows    the same, for a B operand of 32 or 64 rows a warp, of which a thread shall hold eight or twice eight consecutive ones:
-//   column
+//   kSpreadRows    the same, for a B operand of 32 or 64 rows a warp, of which a thread shall hold eight or twice eight in a row: column
 //                  2 t + e of the warp's n-tile ni is row 32 (ni / 4) + 8 t + 2 (ni % 4) + e; key: spread_key(row)
 //   kColumns       [slices of 128 bytes of rows][k of the slab][128 bytes], the row index contiguous; key: column_key(k)
 //
@@ -14,22 +13,22 @@
 // ascending k, the steps of a slab one after the other, whatever the tile.
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
 
+#include "cuda/common/fragment_norm.cuh"
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/matrix.cuh"
 #include "cuda/sm80/arithmetic.hpp"
 
 namespace trimul::cuda::sm80 {
 
-__device__ __forceinline__ std::uint32_t pack_pair_bf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-__device__ __forceinline__ std::uint32_t pack_pair_f16(float low, float high) {
+/// Two numbers as 16-bit elements of an operand, the first in the low half.
+template <Arithmetic kArithmetic>
+__device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
+  static_assert(operand_bytes(kArithmetic) == 2);
+  if constexpr (kArithmetic == Arithmetic::kBf16) return pack_bf16(low, high);
   const __half2 pair = __floats2half2_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }

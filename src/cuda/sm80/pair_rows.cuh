@@ -106,8 +106,8 @@ __device__ __forceinline__ void store_octet(const PairTensor& out, void* row, in
   std::uint32_t words[kOctet / 2];
 #pragma unroll
   for (int i = 0; i < kOctet / 2; ++i)
-    words[i] = out.dtype == core::DType::kBf16 ? pack_pair_bf16(values[2 * i], values[2 * i + 1])
-                                               : pack_pair_f16(values[2 * i], values[2 * i + 1]);
+    words[i] = out.dtype == core::DType::kBf16 ? pack_pair<Arithmetic::kBf16>(values[2 * i], values[2 * i + 1])
+                                               : pack_pair<Arithmetic::kFp16>(values[2 * i], values[2 * i + 1]);
   auto* const to = static_cast<std::uint16_t*>(row) + first;
   if (out.is_vectorised && first + kOctet <= out.width) {
     *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
@@ -123,11 +123,8 @@ __device__ __forceinline__ void store_octet(const PairTensor& out, void* row, in
 template <Arithmetic kArithmetic>
 __device__ __forceinline__ void store_operand(std::uint32_t row_smem, int octet, int key, const float (&v)[kOctet]) {
   if constexpr (operand_bytes(kArithmetic) == 2) {
-    uint4 chunk;
-    if constexpr (kArithmetic == Arithmetic::kBf16)
-      chunk = make_uint4(pack_pair_bf16(v[0], v[1]), pack_pair_bf16(v[2], v[3]), pack_pair_bf16(v[4], v[5]), pack_pair_bf16(v[6], v[7]));
-    else
-      chunk = make_uint4(pack_pair_f16(v[0], v[1]), pack_pair_f16(v[2], v[3]), pack_pair_f16(v[4], v[5]), pack_pair_f16(v[6], v[7]));
+    const uint4 chunk = make_uint4(pack_pair<kArithmetic>(v[0], v[1]), pack_pair<kArithmetic>(v[2], v[3]),
+                                   pack_pair<kArithmetic>(v[4], v[5]), pack_pair<kArithmetic>(v[6], v[7]));
     ptx::store_shared(row_smem + static_cast<unsigned>((octet ^ key) << 4), chunk);
   } else {
     std::uint32_t words[kOctet];
@@ -233,7 +230,7 @@ struct NormalisedRows {
   float eps;
 
   static __device__ __forceinline__ int key(int row) {
-    if constexpr (kSpread) return (row & 1) | ((row >> 3) & 3) << 1;
+    if constexpr (kSpread) return spread_key(row);
     return row & 7;
   }
 

@@ -100,9 +100,7 @@ struct InputProjection {
     std::uint32_t words[kOctet];
     if constexpr (kElementBytes == 2) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        words[i] = kArithmetic == Arithmetic::kBf16 ? pack_pair_bf16(results[2 * i], results[2 * i + 1])
-                                                    : pack_pair_f16(results[2 * i], results[2 * i + 1]);
+      for (int i = 0; i < 4; ++i) words[i] = pack_pair<kArithmetic>(results[2 * i], results[2 * i + 1]);
     } else {
 #pragma unroll
       for (int i = 0; i < kOctet; ++i)

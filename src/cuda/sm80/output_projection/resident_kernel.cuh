@@ -70,7 +70,7 @@ struct FragmentColumns {
         const std::uint32_t pair = rows[position][k / 2];
         const float low = fmaf(low_half<Arithmetic::kBf16>(pair), affine[position].scale, affine[position].shift);
         const float high = fmaf(high_half<Arithmetic::kBf16>(pair), affine[position].scale, affine[position].shift);
-        u[k / 4 * 4 + k / 2 % 2 * 2 + position] = pack_pair_bf16(fmaf(low, n.x, n.y), fmaf(high, n.z, n.w));
+        u[k / 4 * 4 + k / 2 % 2 * 2 + position] = pack_bf16(fmaf(low, n.x, n.y), fmaf(high, n.z, n.w));
       }
     }
   }

@@ -116,7 +116,7 @@ struct TriangleContraction {
           const float low = acc[mi][ni][2 * h];
           const float high = acc[mi][ni][2 * h + 1];
           if constexpr (y_bytes(kArithmetic) == 2)
-            *reinterpret_cast<std::uint32_t*>(to + column * 2) = pack_pair_bf16(low, high);
+            *reinterpret_cast<std::uint32_t*>(to + column * 2) = pack_bf16(low, high);
           else
             *reinterpret_cast<float2*>(to + column * 4) = make_float2(low, high);
         }
