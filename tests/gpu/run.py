@@ -24,8 +24,9 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PART_SECONDS = 280  # most that one part may take; all of them stay below eight minutes
 SANITIZE_SECONDS = 120
-SANITIZERS = ["memcheck", "racecheck", "synccheck", "initcheck"]
-SANITIZED_AT_ONCE = 4  # a checked process keeps a core busy, and racecheck some gigabytes
+SANITIZERS = ["racecheck", "memcheck", "synccheck", "initcheck"]  # the slowest first
+SANITIZED_AT_ONCE = max(2, min(12, (os.cpu_count() or 2) - 4))  # a checked process keeps a core busy, and racecheck some gigabytes
+SANITIZED_PROBLEMS = 14  # most that one checked process takes: racecheck needs about four seconds for each
 # What is verified and timed of each implementation.
 SHAPES = {"cuda:sm90": "shapes/gpu.txt", "cuda:sm80": "shapes/gpu_portable.txt"}
 BENCH_SHAPES = {"cuda:sm90": "shapes/gpu_bench.txt", "cuda:sm80": "shapes/gpu_bench_portable.txt"}
@@ -121,16 +122,22 @@ class Run:
         self.record("python", len(cases) - len(failures) - skipped if cases else 0, failures, skipped, seconds)
 
     def sanitize(self):
-        parts = [(tool, name) for name in self.served("sanitize") for tool in SANITIZERS]
+        """Each tool over shapes/gpu_tiny.txt, a process for every SANITIZED_PROBLEMS of its lines."""
+        lines = [line for line in (ROOT / "shapes/gpu_tiny.txt").read_text().splitlines() if line.split("#")[0].strip()]
+        count = -(-len(lines) // SANITIZED_PROBLEMS)
+        for part in range(count):
+            (self.out / f"sanitized-{part}.txt").write_text("\n".join(lines[part::count]) + "\n")
+        served = self.served("sanitize")
+        parts = [(tool, name, part) for tool in SANITIZERS for name in served for part in range(count)]
         with concurrent.futures.ThreadPoolExecutor(SANITIZED_AT_ONCE) as pool:
             list(pool.map(lambda part: self.sanitize_part(*part), parts))
 
-    def sanitize_part(self, tool, implementation):
-        part = f"sanitize-{tool}-{short(implementation)}"
+    def sanitize_part(self, tool, implementation, lines):
+        part = f"sanitize-{tool}-{short(implementation)}-{lines}"
         command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--print-limit", "20"]
-        command += [str(self.build / "bin/trimul"), "verify", "--device", "cuda", "--impl", implementation, "--shapes", "shapes/gpu_tiny.txt"]
+        command += [str(self.build / "bin/trimul"), "verify", "--device", "cuda", "--impl", implementation, "--shapes", str(self.out / f"sanitized-{lines}.txt")]
         try:
-            code, seconds = self.call(part, command, {"TRIMUL_NUM_THREADS": "2"}, seconds=SANITIZE_SECONDS)
+            code, seconds = self.call(part, command, {"TRIMUL_NUM_THREADS": "1"}, seconds=SANITIZE_SECONDS)
         except FileNotFoundError:
             self.record(part, 0, [], 1, 0, reason="compute-sanitizer is not on PATH")
             return
