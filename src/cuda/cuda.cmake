@@ -14,7 +14,7 @@ function(trimul_kernels name architectures)
   target_include_directories(${name} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(${name} PRIVATE trimul_options)
   target_compile_options(${name} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;$<$<BOOL:${TRIMUL_CUDA_LINEINFO}>:-lineinfo>>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;$<$<BOOL:${TRIMUL_CUDA_LINEINFO}>:-lineinfo>;$<$<VERSION_GREATER_EQUAL:${CMAKE_CUDA_COMPILER_VERSION},13.0>:--compress-mode=size>>")
   # A spill or a stack frame in a kernel fails the build of the architecture that kernels are tuned on. Others have other schedules: there a few of the
   # portable kernels keep up to 100 bytes outside of their inner loops in local memory.
   set(others ${architectures})

@@ -23,7 +23,7 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PART_SECONDS = 280  # most that one part may take; all of them stay below eight minutes
-SANITIZE_SECONDS = 120
+SANITIZE_SECONDS = 200
 SANITIZERS = ["racecheck", "memcheck", "synccheck", "initcheck"]  # the slowest first
 SANITIZED_AT_ONCE = max(2, min(12, (os.cpu_count() or 2) - 4))  # a checked process keeps a core busy, and racecheck some gigabytes
 SANITIZED_PROBLEMS = 14  # most that one checked process takes: racecheck needs about four seconds for each

@@ -69,6 +69,12 @@ std::array<cudaGraphNode_t, ChainGraphs::kMostKernels> nodes_in_order(cudaGraph_
 
 }  // namespace
 
+bool has_programmatic_launch(const void* kernel) {
+  cudaFuncAttributes attributes{};
+  TRIMUL_CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+  return attributes.ptxVersion >= 90;
+}
+
 void ChainGraphs::instantiate(std::span<const bool> overlaps, Graph& result) {
   const OwnStream stream;
   TRIMUL_CUDA_CHECK(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed));

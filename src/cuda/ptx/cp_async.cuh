@@ -34,6 +34,23 @@ __device__ __forceinline__ std::uint32_t load_shared(std::uint32_t address) {
   return value;
 }
 
+/// ld.shared.v2.f32, 8-byte aligned.
+__device__ __forceinline__ float2 load_shared_float2(std::uint32_t address) {
+  float2 value;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "r"(address) : "memory");
+  return value;
+}
+
+/// ld.shared.v4.b32, 16-byte aligned.
+__device__ __forceinline__ uint4 load_shared_uint4(std::uint32_t address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+
 /// ld.shared.v4.f32, 16-byte aligned.
 __device__ __forceinline__ float4 load_shared_float4(std::uint32_t address) {
   float4 value;

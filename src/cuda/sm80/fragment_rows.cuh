@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "cuda/ptx/shared_address.cuh"
 #include "cuda/sm80/operand.cuh"
 #include "cuda/sm80/pair_rows.cuh"
 #include "cuda/sm80/weight_ring.cuh"
@@ -44,10 +45,28 @@ template <Arithmetic kArithmetic, int kWidth>
 inline constexpr std::uint32_t kInverseWidths = 0x10001U * (kArithmetic == Arithmetic::kBf16 ? (kWidth == 64 ? 0x3c80U : 0x3c00U)
                                                                                              : (kWidth == 64 ? 0x2400U : 0x2000U));
 
+/// Number of the thread, which the compiler is to read anew instead of keeping it, and what follows from it, from one tile to the next.
+__device__ __forceinline__ int thread_again() {
+  int thread = 0;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
 /// How a row is normalised: x scale + shift.
 struct Affine {
   float scale, shift;
 };
+
+/// Eight consecutive 16-bit elements.
+__device__ __forceinline__ void load_words(const std::uint16_t* from, bool is_vectorised, std::uint32_t* words) {
+  if (is_vectorised) {
+    const uint4 chunk = *reinterpret_cast<const uint4*>(from);  // not __ldg: out may be x
+    words[0] = chunk.x, words[1] = chunk.y, words[2] = chunk.z, words[3] = chunk.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[i] = from[2 * i] | std::uint32_t{from[2 * i + 1]} << 16;
+  }
+}
 
 /// One thread's part of a row of kWidth channels, 64 or 128.
 template <Arithmetic kArithmetic, int kWidth>
@@ -60,16 +79,27 @@ struct FragmentRow {
   /// `row`: of x, in memory. `t`: of the quad.
   static __device__ __forceinline__ void load(const void* row, bool is_vectorised, int t, Registers& values) {
 #pragma unroll
-    for (int j = 0; j < kChunks; ++j) {
-      const int first = (t + 4 * j) * kOctet;
-      if (is_vectorised) {
-        const uint4 chunk = reinterpret_cast<const uint4*>(row)[t + 4 * j];
-        values[4 * j] = chunk.x, values[4 * j + 1] = chunk.y, values[4 * j + 2] = chunk.z, values[4 * j + 3] = chunk.w;
-      } else {
-        const auto* const from = static_cast<const std::uint16_t*>(row) + first;
+    for (int j = 0; j < kChunks; ++j)
+      load_words(static_cast<const std::uint16_t*>(row) + (t + 4 * j) * kOctet, is_vectorised, values + 4 * j);
+  }
+
+  // Rows on their way through shared memory: every chunk has a place of its own for the lane that copies and later reads it, so that neither
+  // needs a barrier. `place`: the row's first chunk of the lane.
+  static constexpr int kPlaceBytes = kChunkBytes * 32;  // from a lane's chunk to its next
+  static constexpr int kFeedBytes = kChunks * kPlaceBytes;
+
+  /// Starts the copies of a row, whose first chunk of the thread is `from`, on 16 bytes; zeros where it is not valid.
+  static __device__ __forceinline__ void start(std::uint32_t place, const std::uint8_t* from, bool is_valid) {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) values[4 * j + r] = from[2 * r] | std::uint32_t{from[2 * r + 1]} << 16;
-      }
+    for (int j = 0; j < kChunks; ++j)
+      ptx::cp_async_16(place + static_cast<unsigned>(j * kPlaceBytes), from + 4 * j * kChunkBytes, is_valid ? kChunkBytes : 0);
+  }
+  /// What they brought, behind cp.async.wait_group.
+  static __device__ __forceinline__ void take(std::uint32_t place, Registers& values) {
+#pragma unroll
+    for (int j = 0; j < kChunks; ++j) {
+      const uint4 chunk = ptx::load_shared_uint4(place + static_cast<unsigned>(j * kPlaceBytes));
+      values[4 * j] = chunk.x, values[4 * j + 1] = chunk.y, values[4 * j + 2] = chunk.z, values[4 * j + 3] = chunk.w;
     }
   }
 
@@ -87,8 +117,8 @@ struct FragmentRow {
     return lane / 4 % 2 == 0 ? even : odd;
   }
 
-  /// Sum over the row of the squared deviations. Pairs are taken apart in another way than everywhere else, or ptxas would hold all values
-  /// of the rows until they are normalised (fragment_norm.cuh).
+  /// A thread's sum of the squared deviations. Pairs are taken apart in another way than everywhere else, or ptxas would hold all values of the
+  /// rows until they are normalised (fragment_norm.cuh).
   static __device__ __forceinline__ float squares(const Registers& values, float mean) {
     float parts[2] = {0.0F, 0.0F};
 #pragma unroll
@@ -102,44 +132,76 @@ struct FragmentRow {
       parts[0] = fmaf(low, low, parts[0]);
       parts[1] = fmaf(high, high, parts[1]);
     }
-    return quad_sum(parts[0] + parts[1]);
+    return parts[0] + parts[1];
   }
 
-  /// Works out how to normalise the row. The mean of equal 16-bit values is exact; where a row is nearly constant the scale is cut short
-  /// enough for its products with them to be exact too (fragment_norm.cuh). Whole warp: rows whose squares overflow, or whose mean is huge,
-  /// are multiplied by 2^-70 in place, and eps with them; `mean_of(values)` is called again then.
-  template <typename MeanOf>
-  static __device__ __forceinline__ Affine statistics(Registers& values, float mean, float eps, const MeanOf& mean_of) {
+  /// Works out how to normalise rows; `means_of(means)` of them as they stand. The mean of equal 16-bit values is exact; where a row is nearly
+  /// constant the scale is cut short enough for its products with them to be exact too (fragment_norm.cuh). Whole warp. Rows whose squares
+  /// overflow, or whose mean is huge, are multiplied by 2^-70 in place, and eps with them.
+  template <int kRows, typename MeansOf>
+  static __device__ __forceinline__ void statistics(Registers (&rows)[kRows], float eps, const MeansOf& means_of, Affine (&affine)[kRows]) {
     constexpr float kInverseWidth = 1.0F / kWidth;
     constexpr std::uint32_t kCut = kArithmetic == Arithmetic::kBf16 ? 0xffffff00U : 0xfffff800U;
-    float sum = squares(values, mean);
-    if constexpr (kArithmetic == Arithmetic::kBf16) {
-      const bool is_safe = sum < 0x1p127F && fabsf(mean) < kHugeElement;
-      if (!__all_sync(0xffffffffU, is_safe)) {
-        const float factor = is_safe ? 1.0F : 0x1p-70F;
+    bool is_scaled[kRows] = {};
+#pragma unroll 1
+    while (true) {
+      float means[kRows];
+      means_of(means);
+      float sums[kRows];
 #pragma unroll
-        for (int i = 0; i < kRegisters; ++i)
-          values[i] = pack_pair<kArithmetic>(low_half<kArithmetic>(values[i]) * factor, high_half<kArithmetic>(values[i]) * factor);
-        if (!is_safe) eps = fmaxf(eps * factor * factor, 1e-30F);
-        mean = mean_of(values);
-        sum = squares(values, mean);
+      for (int row = 0; row < kRows; ++row) sums[row] = squares(rows[row], means[row]);
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) sums[row] = quad_sum(sums[row]);
+      if constexpr (kArithmetic == Arithmetic::kBf16) {
+        bool is_new = false;
+        bool is_unsafe[kRows];
+#pragma unroll
+        for (int row = 0; row < kRows; ++row) {
+          is_unsafe[row] = !is_scaled[row] && !(sums[row] < 0x1p127F && fabsf(means[row]) < kHugeElement);
+          is_new = is_new || is_unsafe[row];
+        }
+        if (__any_sync(0xffffffffU, is_new)) {
+#pragma unroll
+          for (int row = 0; row < kRows; ++row) {
+            const float factor = is_unsafe[row] ? 0x1p-70F : 1.0F;
+            is_scaled[row] = is_scaled[row] || is_unsafe[row];
+#pragma unroll
+            for (int i = 0; i < kRegisters; ++i)
+              rows[row][i] = pack_pair<kArithmetic>(low_half<kArithmetic>(rows[row][i]) * factor, high_half<kArithmetic>(rows[row][i]) * factor);
+          }
+          continue;
+        }
       }
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        const float row_eps = is_scaled[row] ? fmaxf(eps * 0x1p-70F * 0x1p-70F, 1e-30F) : eps;
+        const float variance = sums[row] * kInverseWidth;
+        float scale = rsqrtf(variance + row_eps);
+        if (variance < 1e-6F * means[row] * means[row]) scale = __uint_as_float(__float_as_uint(scale) & kCut);
+        affine[row] = {scale, -means[row] * scale};
+      }
+      return;
     }
-    const float variance = sum * kInverseWidth;
-    float scale = rsqrtf(variance + eps);
-    if (variance < 1e-6F * mean * mean) scale = __uint_as_float(__float_as_uint(scale) & kCut);
-    return {scale, -mean * scale};
   }
 
-  /// values = (values scale + shift) weight + bias, rounded, in place; norm[channel] = (weight, bias) in shared memory. Several rows at
+  /// Starts the copies of norm[channel] = (weight, bias) into shared memory, in the order of `normalise`: what the threads of a quad read at a
+  /// time lies together. Whole block.
+  static __device__ __forceinline__ void copy_norm(std::uint32_t to, const float2* norm) {
+    const int i = static_cast<int>(threadIdx.x);           // 16 j + 4 r + t
+    const int pair = i / 16 * 16 + i % 4 * 4 + i / 4 % 4;  // 16 j + 4 t + r
+    if (i < kWidth / 2) ptx::cp_async_16(to + static_cast<unsigned>(i * kChunkBytes), norm + 2 * pair);
+  }
+
+  /// values = (values scale + shift) weight + bias, rounded, in place; norm: of copy_norm. Several rows at
   /// once, so that the pairs are read once.
   template <int kRows>
   static __device__ __forceinline__ void normalise(Registers (&rows)[kRows], const Affine (&affine)[kRows], const float2* norm, int t) {
+    const std::uint32_t own = ptx::shared_address(norm + 2 * t);
 #pragma unroll
     for (int j = 0; j < kChunks; ++j)
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        const float4 n = *reinterpret_cast<const float4*>(norm + (t + 4 * j) * kOctet + 2 * r);
+        const float4 n = ptx::load_shared_float4(own + static_cast<unsigned>((4 * j + r) * 4 * kChunkBytes));
 #pragma unroll
         for (int row = 0; row < kRows; ++row) {
           const std::uint32_t pair = rows[row][4 * j + r];
@@ -151,17 +213,17 @@ struct FragmentRow {
   }
 };
 
-/// Means of rows g and g + 8 of an A operand whose fragment of a step is fragment(step, i). Whole warp.
-template <Arithmetic kArithmetic, int kWidth, typename Fragment>
-__device__ __forceinline__ float2 means_as_a(const Fragment& fragment) {
+/// Means of two rows as rows g and g + 8 of an A operand, registers 2 step + h of each its halves: as FragmentRow::mean_as_b. Whole warp.
+template <Arithmetic kArithmetic, int kWidth>
+__device__ __forceinline__ void means_as_a(const std::uint32_t (&rows)[2][kWidth / 8], float (&means)[2]) {
   constexpr std::uint32_t kInverse = kInverseWidths<kArithmetic, kWidth>;
   float sums[4] = {};
 #pragma unroll
   for (int step = 0; step < kWidth / 16; ++step) {
-    const std::uint32_t a[4] = {fragment(step, 0), fragment(step, 1), fragment(step, 2), fragment(step, 3)};
+    const std::uint32_t a[4] = {rows[0][2 * step], rows[1][2 * step], rows[0][2 * step + 1], rows[1][2 * step + 1]};
     mma_16bit<kArithmetic>(sums, a, kInverse, kInverse);
   }
-  return make_float2(sums[0], sums[2]);
+  means[0] = sums[0], means[1] = sums[2];
 }
 
 /// Copies `bytes`, a multiple of 16, into shared memory by the whole block; visible after wait_group<0> and a barrier.

@@ -55,7 +55,9 @@ bool is_resident_width(std::int64_t width) {
 }  // namespace
 
 bool is_input_resident(const core::Problem& problem) {
-  return is_native_16_bit(problem) && is_resident_width(problem.c_z);
+  constexpr std::int64_t kMostTiles = std::int64_t{1} << 31;  // counted in 32 bits; their x would have more than 2^40 bytes
+  return is_native_16_bit(problem) && is_resident_width(problem.c_z) &&
+         plane_pitch(problem.batch, problem.tokens) / kResidentOutputPositions < kMostTiles;
 }
 
 bool is_output_resident(const core::Problem& problem) {
@@ -114,6 +116,19 @@ ProjectionConfig choose(const core::Problem& problem, const core::DeviceInfo& de
 
 }  // namespace
 
+namespace {
+
+/// `config` of a resident kernel with `feed_bytes` for the rows of its warps' next tiles, where there is room.
+ProjectionConfig with_feed(ProjectionConfig config, std::int64_t feed_bytes, const core::DeviceInfo& device) {
+  const std::size_t bytes = config.smem_bytes + static_cast<std::size_t>(feed_bytes);
+  if (bytes > static_cast<std::size_t>(device.smem_per_block_bytes)) return config;
+  config.smem_bytes = bytes;
+  config.feed_bytes = static_cast<std::size_t>(feed_bytes);
+  return config;
+}
+
+}  // namespace
+
 ProjectionConfig input_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int grain) {
   const Arithmetic arithmetic = arithmetic_of(problem);
   const std::int64_t x_slabs = slabs_of(problem.c_z, arithmetic);
@@ -129,10 +144,11 @@ ProjectionConfig input_projection_config(const core::Problem& problem, const cor
   std::int64_t parts = grain >= 0 ? std::int64_t{1} << (kMostGrain - grain) : 4 * tiles <= warps ? 4 : 2 * tiles <= warps ? 2 : 1;
   parts = std::min(parts, chunks);
   while (bytes_of(parts) > device.smem_per_block_bytes) ++parts;
-  return {.is_resident = true,
-          .parts = static_cast<int>(parts),
-          .positions = kResidentInputPositions,
-          .smem_bytes = static_cast<std::size_t>(bytes_of(parts))};
+  return with_feed({.is_resident = true,
+                    .parts = static_cast<int>(parts),
+                    .positions = kResidentInputPositions,
+                    .smem_bytes = static_cast<std::size_t>(bytes_of(parts))},
+                   kResidentThreads / 32 * kResidentInputPositions * problem.c_z * operand_bytes(arithmetic), device);
 }
 
 ProjectionConfig output_projection_config(const core::Problem& problem, const core::DeviceInfo& device, int grain) {
@@ -143,7 +159,10 @@ ProjectionConfig output_projection_config(const core::Problem& problem, const co
     return choose(problem, device, grain, x_slabs, y_slabs, kOutputStorageBytes, kOutChunkRows * kSlabRowBytes, most_positions(arithmetic));
   const std::int64_t weight_bytes = problem.c_z * (x_slabs + y_slabs) * kSlabRowBytes;
   const std::int64_t bytes = weight_bytes + core::round_up((problem.c_z + problem.c_hidden) * kNormPairBytes, kResidentAlignmentBytes);
-  return {.is_resident = true, .positions = kResidentOutputPositions, .smem_bytes = static_cast<std::size_t>(bytes)};
+  return with_feed(
+      {.is_resident = true, .positions = kResidentOutputPositions, .smem_bytes = static_cast<std::size_t>(bytes)},
+      kResidentThreads / 32 * kResidentOutputPositions * (problem.c_z * operand_bytes(arithmetic) + problem.c_hidden * y_bytes(arithmetic)),
+      device);
 }
 
 int grain_of(const ProjectionConfig& config) {
@@ -153,16 +172,24 @@ int grain_of(const ProjectionConfig& config) {
 
 ContractionConfig contraction_config(const core::Problem& problem, const core::DeviceInfo& device, int tile) {
   const Arithmetic arithmetic = arithmetic_of(problem);
-  const std::int64_t planes = problem.batch * problem.c_hidden;
   const auto tiles = [&](int rows) {
-    return planes * ceil_div(problem.tokens, rows) * ceil_div(problem.tokens, tile_columns(arithmetic, rows));
+    return problem.batch * problem.c_hidden * ceil_div(problem.tokens, rows) *
+           ceil_div(problem.tokens, contraction_tile(arithmetic, rows).columns);
   };
   // Small tiles where large ones would leave multiprocessors idle or be mostly padding.
   if (tile == 0) tile = problem.tokens <= 64 || tiles(128) < device.num_sms ? 64 : 128;
+  const ContractionTile shape = contraction_tile(arithmetic, tile);
   ContractionConfig config{.tile = tile};
-  const auto bytes_of = [&](std::int64_t stages) { return stages * (tile + tile_columns(arithmetic, tile)) * kSlabRowBytes; };
-  config.stages = bytes_of(3) * 2 + 2048 <= device.smem_per_block_bytes ? 3 : bytes_of(2) * 2 + 2048 <= device.smem_per_block_bytes ? 2 : 3;
+  const auto bytes_of = [&](std::int64_t stages) { return stages * (shape.rows + shape.columns) * kSlabRowBytes; };
+  const auto fits = [&](std::int64_t stages) { return (bytes_of(stages) + 1024) * shape.blocks_per_sm <= device.smem_per_block_bytes + 1024; };
+  config.stages = fits(4) ? 4 : fits(3) ? 3 : fits(2) ? 2 : 3;
   config.smem_bytes = static_cast<std::size_t>(bytes_of(config.stages));
+  // Blocks that stay copy the first slabs of their next tile while they finish one; those of a tile each share the tiles out more evenly.
+  // Three products of a slab take so long that only the latter counts. us, NVIDIA H200, C = 128: bf16, N = 256, 512 and 1024: 18.8, 101, 730
+  // and 21.3, 105, 720; three products, N = 512: 588 and 541.
+  constexpr std::int64_t kMostRounds = 8;
+  const std::int64_t slots = std::int64_t{device.num_sms} * shape.blocks_per_sm;
+  config.blocks = arithmetic != Arithmetic::kTf32x3 && tiles(tile) <= kMostRounds * slots ? std::min(slots, tiles(tile)) : tiles(tile);
   return config;
 }
 

@@ -24,6 +24,7 @@ struct ProjectionConfig {
   int y_slabs = 0;             // the same of y, in the output projection
   bool is_whole = true;        // these are all slabs of the rows
   std::size_t smem_bytes = 0;  // of a block
+  std::size_t feed_bytes = 0;  // of these, resident: for the rows of every warp's next tile; 0 where there is no room
   friend bool operator==(const ProjectionConfig&, const ProjectionConfig&) = default;
 };
 
@@ -33,14 +34,23 @@ constexpr int most_positions(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kTf32x3 ? 64 : 128;
 }
 
-/// Columns of a tile of the contraction that has `rows`: a square, but for three products, whose parts take the registers of half of them.
-constexpr int tile_columns(Arithmetic arithmetic, int rows) {
-  return arithmetic == Arithmetic::kTf32x3 ? 64 : rows;
+/// A block of the contraction: its tile, and the part of it that a warp has.
+struct ContractionTile {
+  int rows, columns;
+  int warp_rows, warp_columns;
+  int blocks_per_sm;
+};
+
+/// `rows`: 128 or 64. A square, but for three products, whose parts take the registers of half of the sums.
+constexpr ContractionTile contraction_tile(Arithmetic arithmetic, int rows) {
+  const int columns = arithmetic == Arithmetic::kTf32x3 ? 64 : rows;
+  return {rows, columns, rows / 2, columns / 2, rows == 128 ? 2 : arithmetic == Arithmetic::kTf32x3 ? 3 : 4};
 }
 
 struct ContractionConfig {
   int tile = 128;  // rows of a tile: 128 or 64
   int stages = 3;
+  std::int64_t blocks = 0;  // of the grid: one for every tile, or as many as run at a time
   std::size_t smem_bytes = 0;
   friend bool operator==(const ContractionConfig&, const ContractionConfig&) = default;
 };

@@ -72,10 +72,11 @@ class Sm80Plan final : public core::StagedPlanBody {
     const auto smem_bytes = static_cast<std::size_t>(device.smem_per_block_bytes);
     prepare_input_projection(arithmetic_, problem.c_z, problem.has_in_bias, configs_.input, smem_bytes);
     prepare_triangle_contraction(arithmetic_, is_incoming(), configs_.contraction, smem_bytes);
-    prepare_output_projection(arithmetic_, problem.c_z, problem.c_hidden, problem.has_out_bias, configs_.output, smem_bytes);
-    constexpr std::array kChain{false, false, false, false};
-    graphs_ = ChainGraphs::of_current_device(std::span(kChain).subspan(1));
-    packing_graphs_ = ChainGraphs::of_current_device(kChain);
+    output_overlaps_ =
+        prepare_output_projection(arithmetic_, problem.c_z, problem.c_hidden, problem.has_out_bias, configs_.output, smem_bytes);
+    const std::array chain{false, false, false, output_overlaps_};
+    graphs_ = ChainGraphs::of_current_device(std::span(chain).subspan(1));
+    packing_graphs_ = ChainGraphs::of_current_device(chain);
   }
 
   [[nodiscard]] std::size_t workspace_bytes() const override { return 2 * plane_bytes_ + y_bytes_ + copies_bytes_; }
@@ -85,7 +86,7 @@ class Sm80Plan final : public core::StagedPlanBody {
     return core::text("arithmetic: ", describe_arithmetic(), "\nrounding: ", describe_rounding(), "\nn_pad: ", positions_.n_pad,
                       "\nk1_tile: ", grain_of(configs_.input), " (", describe_projection(configs_.input),
                       ")\nk2_tile: ", knob_of(kTileOfKnob, configs_.contraction.tile), " (", configs_.contraction.tile, "x",
-                      tile_columns(arithmetic_, configs_.contraction.tile), ")\nk3_tile: ", grain_of(configs_.output), " (",
+                      contraction_tile(arithmetic_, configs_.contraction.tile).columns, ")\nk3_tile: ", grain_of(configs_.output), " (",
                       describe_projection(configs_.output), ")\n",
                       is_whole ? "" : "rows: normalised part by part, too wide for shared memory\n",
                       "alignment: rows of x and out on 16 bytes, else element by element\n");
@@ -146,10 +147,11 @@ class Sm80Plan final : public core::StagedPlanBody {
     return x;
   }
   void run_stages(const core::ExecuteArgs& args, Chain& chain) const;
-  void run_stage(core::Stage stage, const core::ExecuteArgs& args, Chain& chain) const;
+  /// `in_chain`: behind the stages before it, whose end the output projection may overlap with.
+  void run_stage(core::Stage stage, const core::ExecuteArgs& args, bool in_chain, Chain& chain) const;
   void project_input(std::uint8_t* planes, const core::ExecuteArgs& args, Chain& chain) const;
   void contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* y, Chain& chain) const;
-  void project_output(const std::uint8_t* y, const core::ExecuteArgs& args, Chain& chain) const;
+  void project_output(const std::uint8_t* y, const core::ExecuteArgs& args, bool overlaps, Chain& chain) const;
 
   std::uint64_t id_ = next_plan_id();
   core::Problem problem_;
@@ -163,13 +165,14 @@ class Sm80Plan final : public core::StagedPlanBody {
   std::size_t y_bytes_ = 0;        // of y
   std::int64_t most_copies_ = 0;   // blocks that have room for rows of x behind the planes
   std::size_t copies_bytes_ = 0;   // of that room
+  bool output_overlaps_ = false;  // the output projection's start with the contraction's end
   ChainGraphs* graphs_ = nullptr;  // of the three kernels
   ChainGraphs* packing_graphs_ = nullptr;
 };
 
 void Sm80Plan::run_stages(const core::ExecuteArgs& args, Chain& chain) const {
   for (const auto stage : {core::Stage::kInputProjection, core::Stage::kTriangleContraction, core::Stage::kOutputProjection})
-    run_stage(stage, args, chain);
+    run_stage(stage, args, true, chain);
 }
 
 void Sm80Plan::execute(const core::ExecuteArgs& args) const {
@@ -195,17 +198,17 @@ void Sm80Plan::execute_parameters(core::ExecuteArgs args, const core::Parameters
 void Sm80Plan::execute_stage(core::Stage stage, const core::ExecuteArgs& args) const {
   const DeviceGuard guard(device_.device.index);
   Chain chain(args.stream);
-  run_stage(stage, args, chain);
+  run_stage(stage, args, false, chain);
 }
 
-void Sm80Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, Chain& chain) const {
+void Sm80Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, bool in_chain, Chain& chain) const {
   auto* const a = static_cast<std::uint8_t*>(args.workspace);
   std::uint8_t* const b = a + positions_.pitch * problem_.c_hidden * operand_bytes(arithmetic_);
   std::uint8_t* const y = a + 2 * plane_bytes_;
   switch (stage) {
     case core::Stage::kInputProjection: return project_input(a, args, chain);
     case core::Stage::kTriangleContraction: return contract(a, b, y, chain);
-    case core::Stage::kOutputProjection: return project_output(y, args, chain);
+    case core::Stage::kOutputProjection: return project_output(y, args, in_chain && output_overlaps_, chain);
   }
 }
 
@@ -226,6 +229,8 @@ void Sm80Plan::project_input(std::uint8_t* planes, const core::ExecuteArgs& args
   params.resident_slabs = configs_.input.x_slabs;
   params.stages = configs_.input.stages;
   params.parts = configs_.input.parts;
+  params.is_fed = configs_.input.feed_bytes > 0;
+  params.weight_bytes = static_cast<std::int32_t>(configs_.input.smem_bytes - configs_.input.feed_bytes - static_cast<std::size_t>(problem_.c_z) * sizeof(float2));
   params.eps = problem_.eps;
   launch_input_projection(params, arithmetic_, configs_.input, device_.num_sms, chain);
 }
@@ -241,13 +246,13 @@ void Sm80Plan::contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8
   params.n_pad = positions_.n_pad;
   params.batch = problem_.batch;
   params.tiles_m = core::ceil_div(problem_.tokens, configs_.contraction.tile);
-  params.tiles_n = core::ceil_div(problem_.tokens, tile_columns(arithmetic_, configs_.contraction.tile));
+  params.tiles_n = core::ceil_div(problem_.tokens, contraction_tile(arithmetic_, configs_.contraction.tile).columns);
   params.total_tiles = problem_.batch * problem_.c_hidden * params.tiles_m * params.tiles_n;
   params.stages = configs_.contraction.stages;
   launch_triangle_contraction(params, arithmetic_, is_incoming(), configs_.contraction, chain);
 }
 
-void Sm80Plan::project_output(const std::uint8_t* y, const core::ExecuteArgs& args, Chain& chain) const {
+void Sm80Plan::project_output(const std::uint8_t* y, const core::ExecuteArgs& args, bool overlaps, Chain& chain) const {
   const auto& weights = static_cast<const Sm80PackedWeights&>(*args.weights);
   const auto bias_at = [&](std::int64_t offset) {
     return problem_.has_out_bias ? reinterpret_cast<const float*>(weights.at(offset)) : nullptr;
@@ -274,7 +279,8 @@ void Sm80Plan::project_output(const std::uint8_t* y, const core::ExecuteArgs& ar
   params.stages = configs_.output.stages;
   params.has_residual = problem_.residual;
   params.eps = problem_.eps;
-  launch_output_projection(params, arithmetic_, configs_.output, overwrites_rows ? most_copies_ : params.num_tiles, device_.num_sms, chain);
+  launch_output_projection(params, arithmetic_, configs_.output, overwrites_rows ? most_copies_ : params.num_tiles, device_.num_sms,
+                           overlaps, chain);
 }
 
 std::optional<core::Rejection> can_run(const core::Problem& problem, const core::DeviceInfo& device) {

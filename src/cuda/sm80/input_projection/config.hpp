@@ -29,6 +29,9 @@ struct InputProjectionParams {
   std::int32_t resident_slabs;  // of them in shared memory at a time
   std::int32_t stages;          // of the weights' ring
   std::int32_t parts;           // of the resident kernel: blocks that share a tile's chunks
+  std::int32_t groups;          // of such blocks; set at the launch
+  std::int32_t weight_bytes;    // of a block of the resident kernel
+  bool is_fed;                  // of the resident kernel: warps have room for the rows of their next tile
   float eps;
 };
 

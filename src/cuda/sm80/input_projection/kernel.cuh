@@ -34,11 +34,11 @@ struct InputProjection {
   };
   static_assert(sizeof(SharedStorage) == kPositions * kInputStorageBytes);
 
-  /// The mask's factor of a position; zero in the padding.
-  static __device__ __forceinline__ float mask_of(const InputProjectionParams& p, const Positions::Pair& pair) {
-    if (!pair.is_valid) return 0.0F;
+  /// Bits of the mask at a position; those of zero, in every dtype, in the padding.
+  static __device__ __forceinline__ std::uint32_t mask_bits_of(const InputProjectionParams& p, const Positions::Pair& pair) {
+    if (!pair.is_valid) return 0;
     const MaskParams& mask = p.mask;
-    if (mask.data == nullptr) return 1.0F;
+    if (mask.data == nullptr) return __float_as_uint(1.0F);  // pack_mask sets the dtype to fp32 then
     std::int64_t index;
     if (mask.is_linear) {
       index = pair.index(p.positions.tokens);
@@ -52,7 +52,7 @@ struct InputProjection {
       }
       index += sample * mask.leading_strides[0];
     }
-    return mask_factor(mask.dtype, load_mask_bits(mask, index));
+    return load_mask_bits(mask, index);
   }
 
   /// What a warp's lane knows about its place in the product.
@@ -119,7 +119,7 @@ struct InputProjection {
     Ring weights(p.weights, p.chunks * p.slabs, rows_smem + static_cast<unsigned>(p.resident_slabs * Rows::kSlabBytes), p.stages);
     weights.start();
     const Positions::Start begin = p.positions.start(tile * kPositions);
-    if (threadIdx.x < kPositions) smem.mask[threadIdx.x] = mask_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x)));
+    if (threadIdx.x < kPositions) smem.mask[threadIdx.x] = mask_factor(p.mask.dtype, mask_bits_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x))));
     const Rows rows{p.x, p.positions, nullptr, p.norm, 1.0F / static_cast<float>(p.x.width), p.eps};
     rows.template prepare<kIsWhole>(begin, smem.statistics, p.slabs, rows_smem);
 #pragma unroll 1

@@ -31,12 +31,14 @@ Kernel kernel_of(Arithmetic arithmetic, std::int64_t c_z, bool has_bias, const P
 void launch_input_projection(const InputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config, int num_sms,
                              Chain& chain) {
   const std::int64_t groups = std::max<std::int64_t>(1, std::min<std::int64_t>(num_sms / config.parts, params.num_tiles));
+  InputProjectionParams launched = params;
+  launched.groups = static_cast<std::int32_t>(groups);
   chain.add(kernel_of(arithmetic, params.x.width, params.bias != nullptr, config),
             {.blocks = config.is_resident ? static_cast<int>(groups * config.parts) : grid_blocks(params.num_tiles),
              .threads = config.is_resident ? kResidentThreads : kBlockThreads,
              .smem_bytes = config.smem_bytes,
              .overlaps = false},
-            params);
+            launched);
 }
 
 void prepare_input_projection(Arithmetic arithmetic, std::int64_t c_z, bool has_bias, const ProjectionConfig& config,

@@ -16,9 +16,8 @@ struct ResidentInputProjection {
   static constexpr int kChunkBlocks = kInChunkRows / 16;
   static constexpr int kImageBytes = kInChunkRows * kSlabRowBytes;
   static constexpr int kWarps = kResidentThreads / 32;
-  static constexpr int kJoined = kHasBias && kArithmetic == Arithmetic::kBf16 ? 1 : 2;  // blocks of 16 rows at a time, as registers allow
-  static constexpr int kRowsAtOnce =
-      kArithmetic == Arithmetic::kBf16 ? 4 : 2;  // that share the reading of the norm's pairs, as registers allow
+  static constexpr int kJoined = 2;  // blocks of 16 rows at a time
+  static constexpr int kRowsAtOnce = kHasBias && kArithmetic == Arithmetic::kBf16 ? 2 : 4;  // normalised together, as registers allow
   using Row = FragmentRow<kArithmetic, kWidth>;
   using Whole = InputProjection<kArithmetic, 128, true>;
 
@@ -40,8 +39,9 @@ struct ResidentInputProjection {
   }
 
   /// Gates of 16 rows of weights at 32 positions: rows g hold values, rows g + 8 their gates. A zero mask selects zero, whatever x holds.
+  template <bool kIsScaled>
   static __device__ __forceinline__ void store_rows(const Mask& mask, int t, std::uint8_t* to, float (&acc)[kNt][4]) {
-    if (!mask.is_selection) {
+    if constexpr (kIsScaled) {
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) acc[i / 2][i % 2] *= factor_of(mask, t, i);
     }
@@ -54,45 +54,141 @@ struct ResidentInputProjection {
     if (to != nullptr) *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
   }
 
-  static __device__ __forceinline__ void project_tile(const InputProjectionParams& p, const float2* norm, std::uint32_t weights,
-                                                      int first_chunk, int chunks, std::int64_t tile) {
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    const int g = lane / 4;
-    const int t = lane % 4;
-    const Positions::Start begin = p.positions.start(tile * kTile);
-    // Column 2 t + e of n-tile ni is position 8 t + 2 ni + e: a thread's results are eight positions in a row.
-    std::uint32_t z[kNt][Row::kRegisters];
+  /// A warp's feed: rows of its next tile, in shared memory. Without room for it, or rows that lie on 16 bytes, they are loaded as they are
+  /// needed.
+  static constexpr int kFeedBytes = kNt * Row::kFeedBytes;
+
+  /// A thread's rows of a tile: column 2 t + e of n-tile ni is position 8 t + 2 ni + e, so that a thread's results are eight positions in a
+  /// row. Its own four rows lie in one row of the planes, as that has a multiple of eight positions.
+  struct Place {
+    std::int64_t index;      // of the first row among the pairs of x; row ni is 2 ni behind it
+    std::int32_t remaining;  // row ni is a pair if 2 ni is below this
+  };
+  static __device__ __forceinline__ Place locate(const InputProjectionParams& p, std::uint32_t tile, int g) {
+    const Positions::Pair first = p.positions.pair(p.positions.start(std::int64_t{tile} * kTile), g / 2 * 8 + g % 2);
+    return {first.index(p.positions.tokens), first.row < p.positions.rows ? static_cast<std::int32_t>(p.positions.tokens - first.column) : 0};
+  }
+
+  static __device__ __forceinline__ void start_rows(const InputProjectionParams& p, std::uint32_t feed, std::uint32_t tile, int lane) {
+    const Place place = locate(p, tile, lane / 4);
+    const std::uint8_t* const from = static_cast<const std::uint8_t*>(p.x.data) + place.index * (kWidth * 2) + lane % 4 * kChunkBytes;
+#pragma unroll
+    for (int ni = 0; ni < kNt; ++ni)
+      Row::start(feed + static_cast<unsigned>(ni * Row::kFeedBytes), from + 2 * ni * (kWidth * 2), 2 * ni < place.remaining);
+    ptx::cp_async_commit_group();
+  }
+
+  static __device__ __forceinline__ void load_rows(const InputProjectionParams& p, std::uint32_t tile, int lane,
+                                                   std::uint32_t (&z)[kNt][Row::kRegisters]) {
+    const Place place = locate(p, tile, lane / 4);
 #pragma unroll
     for (int ni = 0; ni < kNt; ++ni) {
-      const Positions::Pair pair = p.positions.pair(begin, g / 2 * 8 + 2 * ni + g % 2);
-      if (pair.is_valid) {
-        Row::load(row_address(p.x, pair.index(p.positions.tokens)), p.x.is_vectorised, t, z[ni]);
+      if (2 * ni < place.remaining) {
+        Row::load(row_address(p.x, place.index + 2 * ni), p.x.is_vectorised, lane % 4, z[ni]);
       } else {
 #pragma unroll
         for (std::uint32_t& value : z[ni]) value = 0;
       }
     }
-    const Mask mask = spread(Whole::mask_of(p, p.positions.pair(begin, lane)), t);
-    const auto mean_of = [lane](const typename Row::Registers& values) { return Row::mean_as_b(values, lane); };
+  }
+
+  /// Mask bits at position `lane` of a tile.
+  static __device__ __forceinline__ std::uint32_t load_mask(const InputProjectionParams& p, std::uint32_t tile, int lane) {
+    return Whole::mask_bits_of(p, p.positions.pair(p.positions.start(std::int64_t{tile} * kTile), lane));
+  }
+
+  // A block's shared memory: weights, the norm's pairs, the warps' feeds.
+  static __device__ __forceinline__ std::uint8_t* shared_memory() {
+    extern __shared__ __align__(1024) std::uint8_t raw[];
+    return raw;
+  }
+  static __device__ __forceinline__ const float2* norm_of(const InputProjectionParams& p) {
+    return reinterpret_cast<const float2*>(shared_memory() + p.weight_bytes);
+  }
+  static __device__ __forceinline__ bool is_fed(const InputProjectionParams& p) { return p.is_fed && p.x.is_vectorised; }
+  static __device__ __forceinline__ std::uint32_t feed_of(const InputProjectionParams& p, int thread) {
+    return ptx::shared_address(shared_memory()) +
+           static_cast<unsigned>(p.weight_bytes + kWidth * 8 + thread / 32 * kFeedBytes + thread % 32 * kChunkBytes);
+  }
+
+  /// Below 2^31 (is_input_resident).
+  static __device__ __forceinline__ std::uint32_t num_tiles_of(const InputProjectionParams& p) { return static_cast<std::uint32_t>(p.num_tiles); }
+
+  /// A block's chunks of weights.
+  struct Chunks {
+    int first, count;
+  };
+
+  /// The tiles of a warp: `tile` and every (p.groups kWarps)-th behind it. The copies of the block's weights are the threads' last group; they arrive while
+  /// the first tiles are normalised.
+  static __device__ __forceinline__ void project(const InputProjectionParams& p, const Chunks& chunks, std::uint32_t tile) {
+    std::uint32_t next_mask_bits = tile < num_tiles_of(p) ? load_mask(p, tile, static_cast<int>(threadIdx.x % 32)) : 0;
+    do {
+      const std::uint32_t stride = static_cast<unsigned>(p.groups * kWarps);
+      const bool is_first = tile < stride;
+      const std::uint32_t next = tile + stride;
+      const int thread = thread_again();
+      const int lane = thread % 32;
+      const std::uint32_t feed = feed_of(p, thread);
+      const std::uint32_t mask_bits = next_mask_bits;
+      if (next < num_tiles_of(p)) next_mask_bits = load_mask(p, next, lane);
+      std::uint32_t z[kNt][Row::kRegisters];
+      if (is_fed(p)) {
+        if (!is_first) ptx::cp_async_wait_group<0>();
+#pragma unroll
+        for (int ni = 0; ni < kNt; ++ni) Row::take(feed + static_cast<unsigned>(ni * Row::kFeedBytes), z[ni]);
+      } else {
+        load_rows(p, tile, lane, z);
+      }
+      normalise(p, norm_of(p), lane, z);
+      if (is_first) {
+        ptx::cp_async_wait_group<0>();
+        __syncthreads();
+      }
+      if (tile >= num_tiles_of(p)) return;
+      const Mask mask = spread(mask_factor(p.mask.dtype, mask_bits), lane % 4);
+      if (is_fed(p) && next < num_tiles_of(p)) start_rows(p, feed, next, lane);
+      if (mask.is_selection)
+        multiply<false>(p, chunks, tile, thread_again() % 32, mask, z);
+      else
+        multiply<true>(p, chunks, tile, thread_again() % 32, mask, z);
+      tile = next;
+    } while (tile < num_tiles_of(p));
+  }
+
+  static __device__ __forceinline__ void normalise(const InputProjectionParams& p, const float2* norm, int lane,
+                                                   std::uint32_t (&z)[kNt][Row::kRegisters]) {
 #pragma unroll
     for (int ni = 0; ni < kNt; ni += kRowsAtOnce) {
       auto& rows = reinterpret_cast<typename Row::Registers(&)[kRowsAtOnce]>(z[ni]);
       Affine affine[kRowsAtOnce];
+      Row::template statistics<kRowsAtOnce>(
+          rows, p.eps,
+          [&](float(&means)[kRowsAtOnce]) {
 #pragma unroll
-      for (int k = 0; k < kRowsAtOnce; ++k) affine[k] = Row::statistics(rows[k], mean_of(rows[k]), p.eps, mean_of);
-      Row::template normalise<kRowsAtOnce>(rows, affine, norm, t);
+            for (int k = 0; k < kRowsAtOnce; ++k) means[k] = Row::mean_as_b(rows[k], lane);
+          },
+          affine);
+      Row::template normalise<kRowsAtOnce>(rows, affine, norm, lane % 4);
     }
+  }
 
+  /// kIsScaled: not every factor of the mask is 0 or 1.
+  template <bool kIsScaled>
+  static __device__ __forceinline__ void multiply(const InputProjectionParams& p, const Chunks& chunks, std::uint32_t tile, int lane,
+                                                  const Mask& mask, const std::uint32_t (&z)[kNt][Row::kRegisters]) {
+    const int g = lane / 4;
+    const int t = lane % 4;
     const AOperand<kArithmetic, Storage::kRows> a(lane, 0);
     const std::int64_t channel_bytes = p.positions.pitch * 2;
-    std::uint8_t* to = p.planes + (first_chunk * kInChunkChannels + g) * channel_bytes + (tile * kTile + t * kOctet) * 2;
-    const int blocks = chunks * kChunkBlocks;
-    const int own_channels = p.channels - first_chunk * kInChunkChannels - g;
+    std::uint8_t* to = p.planes + (chunks.first * kInChunkChannels + g) * channel_bytes + (std::int64_t{tile} * kTile + t * kOctet) * 2;
+    const int blocks = chunks.count * kChunkBlocks;
+    const int own_channels = p.channels - chunks.first * kInChunkChannels - g;
     // Of two blocks of 16 rows the products of one run while the other is gated.
 #pragma unroll 1
     for (int block = 0; block < blocks; block += kJoined) {
       const std::uint32_t image =
-          weights + static_cast<unsigned>(block / kChunkBlocks * kSlabs * kImageBytes + block % kChunkBlocks * 16 * kSlabRowBytes);
+          ptx::shared_address(shared_memory()) + static_cast<unsigned>(block / kChunkBlocks * kSlabs * kImageBytes + block % kChunkBlocks * 16 * kSlabRowBytes);
       float acc[kJoined][kNt][4] = {};
 #pragma unroll
       for (int step = 0; step < Row::kSteps; ++step)
@@ -106,42 +202,43 @@ struct ResidentInputProjection {
 #pragma unroll
       for (int k = 0; k < kJoined; ++k) {
         if constexpr (kHasBias) {
-          const float* const bias = p.bias + first_chunk * kInChunkRows + (block + k) * 16 + g;
+          const float* const bias = p.bias + chunks.first * kInChunkRows + (block + k) * 16 + g;
           const float value_bias = __ldg(bias);
           const float gate_bias = __ldg(bias + 8);
 #pragma unroll
           for (int ni = 0; ni < kNt; ++ni)
             acc[k][ni][0] += value_bias, acc[k][ni][1] += value_bias, acc[k][ni][2] += gate_bias, acc[k][ni][3] += gate_bias;
         }
-        store_rows(mask, t, (block + k) * 8 < own_channels ? to : nullptr, acc[k]);
+        store_rows<kIsScaled>(mask, t, (block + k) * 8 < own_channels ? to : nullptr, acc[k]);
         to += 8 * channel_bytes;
       }
     }
   }
 };
 
-/// Blocks come in groups of p.parts, which share a tile's channels.
+/// Blocks come in groups of p.parts, which share a tile's channels; p.groups groups.
 template <Arithmetic kArithmetic, int kWidth, bool kHasBias>
 __global__ void __launch_bounds__(kResidentThreads, 1)
     sm80_resident_input_projection_kernel(const __grid_constant__ InputProjectionParams p) {
   using Kernel = ResidentInputProjection<kArithmetic, kWidth, kHasBias>;
-  extern __shared__ __align__(1024) std::uint8_t raw[];
   const int part = static_cast<int>(blockIdx.x) % p.parts;
-  const int chunks = (p.chunks + p.parts - 1) / p.parts;
-  const int first_chunk = part * chunks;
-  const int own_chunks = max(0, min(chunks, p.chunks - first_chunk));
-  const int weight_bytes = chunks * Kernel::kSlabs * Kernel::kImageBytes;
-  copy_to_shared(ptx::shared_address(raw), p.weights + std::int64_t{first_chunk} * Kernel::kSlabs * Kernel::kImageBytes,
-                 own_chunks * Kernel::kSlabs * Kernel::kImageBytes);
-  copy_to_shared(ptx::shared_address(raw) + static_cast<unsigned>(weight_bytes), reinterpret_cast<const std::uint8_t*>(p.norm), kWidth * 8);
+  const int most_chunks = (p.chunks + p.parts - 1) / p.parts;
+  const int first_chunk = part * most_chunks;
+  const typename Kernel::Chunks chunks{first_chunk, max(0, min(most_chunks, p.chunks - first_chunk))};
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::uint32_t tile = static_cast<unsigned>(thread / 32 * p.groups) + blockIdx.x / static_cast<unsigned>(p.parts);
+  Kernel::Row::copy_norm(ptx::shared_address(Kernel::norm_of(p)), p.norm);
+  if (Kernel::is_fed(p) && tile < Kernel::num_tiles_of(p))
+    Kernel::start_rows(p, Kernel::feed_of(p, thread), tile, thread % 32);
+  else
+    ptx::cp_async_commit_group();
+  copy_to_shared(ptx::shared_address(Kernel::shared_memory()),
+                 p.weights + std::int64_t{first_chunk} * Kernel::kSlabs * Kernel::kImageBytes,
+                 chunks.count * Kernel::kSlabs * Kernel::kImageBytes);
   ptx::cp_async_commit_group();
-  ptx::cp_async_wait_group<0>();
+  ptx::cp_async_wait_group<1>();
   __syncthreads();
-  const std::int64_t groups = gridDim.x / static_cast<unsigned>(p.parts);
-  const std::int64_t group = blockIdx.x / static_cast<unsigned>(p.parts);
-  const int warp = static_cast<int>(threadIdx.x / 32);
-  for (std::int64_t tile = warp * groups + group; tile < p.num_tiles; tile += groups * Kernel::kWarps)
-    Kernel::project_tile(p, reinterpret_cast<const float2*>(raw + weight_bytes), ptx::shared_address(raw), first_chunk, own_chunks, tile);
+  Kernel::project(p, chunks, tile);
 }
 
 }  // namespace trimul::cuda::sm80

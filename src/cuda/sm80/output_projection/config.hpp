@@ -34,12 +34,13 @@ struct OutputProjectionParams {
   float eps;
 };
 
-/// Adds the kernel to `chain`. `most_blocks`: of the grid, where params.copies has room for no more. Throws DEVICE_ERROR.
+/// Adds the kernel to `chain`. `most_blocks`: of the grid, where params.copies has room for no more. `overlaps`: with
+/// the end of the kernel before it. Throws DEVICE_ERROR.
 void launch_output_projection(const OutputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config,
-                              std::int64_t most_blocks, int num_sms, Chain& chain);
+                              std::int64_t most_blocks, int num_sms, bool overlaps, Chain& chain);
 
-/// As prepare_input_projection.
-void prepare_output_projection(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias,
+/// As prepare_input_projection. Returns whether the kernel can overlap with the one before it.
+bool prepare_output_projection(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias,
                                const ProjectionConfig& config, std::size_t smem_bytes);
 
 }  // namespace trimul::cuda::sm80

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cuda/ptx/shared_address.cuh"
+#include "cuda/sm80/kernel_order.cuh"
 #include "cuda/sm80/operand.cuh"
 #include "cuda/sm80/output_projection/config.hpp"
 #include "cuda/sm80/pair_rows.cuh"
@@ -158,6 +159,7 @@ __global__ void __launch_bounds__(kBlockThreads, blocks_per_sm(kArithmetic, kPos
   extern __shared__ __align__(1024) std::uint8_t raw[];
   auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(
       raw + (p.resident_x_slabs + p.resident_y_slabs) * Kernel::Rows::kSlabBytes + p.stages * Kernel::kImageBytes);
+  wait_for_kernel_before();
   for (std::int64_t tile = blockIdx.x; tile < p.num_tiles; tile += gridDim.x) {
     Kernel::project_tile(p, smem, ptx::shared_address(raw), tile);
     __syncthreads();

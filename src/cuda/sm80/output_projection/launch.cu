@@ -11,16 +11,22 @@ namespace {
 
 using Kernel = void (*)(OutputProjectionParams);
 
-Kernel kernel_of(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias, const ProjectionConfig& config) {
+template <Arithmetic kArithmetic, int kWidth, int kHidden>
+Kernel resident_kernel_of(bool has_bias, bool is_fed) {
+  if (has_bias)
+    return is_fed ? sm80_resident_output_projection_kernel<kArithmetic, kWidth, kHidden, true, true>
+                  : sm80_resident_output_projection_kernel<kArithmetic, kWidth, kHidden, true, false>;
+  return is_fed ? sm80_resident_output_projection_kernel<kArithmetic, kWidth, kHidden, false, true>
+                : sm80_resident_output_projection_kernel<kArithmetic, kWidth, kHidden, false, false>;
+}
+
+Kernel kernel_of(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias, const ProjectionConfig& config,
+                 bool is_fed) {
   Kernel kernel = nullptr;
   if (config.is_resident) {
     with_resident_width(arithmetic, c_z, [&]<Arithmetic kArithmetic, int kWidth>() {
-      if (c_hidden == 64)
-        kernel = has_bias ? sm80_resident_output_projection_kernel<kArithmetic, kWidth, 64, true>
-                          : sm80_resident_output_projection_kernel<kArithmetic, kWidth, 64, false>;
-      else
-        kernel = has_bias ? sm80_resident_output_projection_kernel<kArithmetic, kWidth, 128, true>
-                          : sm80_resident_output_projection_kernel<kArithmetic, kWidth, 128, false>;
+      kernel = c_hidden == 64 ? resident_kernel_of<kArithmetic, kWidth, 64>(has_bias, is_fed)
+                              : resident_kernel_of<kArithmetic, kWidth, 128>(has_bias, is_fed);
     });
     return kernel;
   }
@@ -33,18 +39,23 @@ Kernel kernel_of(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden,
 }  // namespace
 
 void launch_output_projection(const OutputProjectionParams& params, Arithmetic arithmetic, const ProjectionConfig& config,
-                              std::int64_t most_blocks, int num_sms, Chain& chain) {
-  chain.add(kernel_of(arithmetic, params.x.width, params.channels, params.p_bias != nullptr, config),
-            {.blocks = grid_blocks(std::min({params.num_tiles, most_blocks, config.is_resident ? std::int64_t{num_sms} : most_blocks})),
+                              std::int64_t most_blocks, int num_sms, bool overlaps, Chain& chain) {
+  const bool is_fed = config.feed_bytes > 0 && params.x.is_vectorised && params.out.is_vectorised;
+  const std::int64_t blocks = std::min(params.num_tiles, config.is_resident ? std::int64_t{num_sms} : most_blocks);
+  chain.add(kernel_of(arithmetic, params.x.width, params.channels, params.p_bias != nullptr, config, is_fed),
+            {.blocks = grid_blocks(blocks),
              .threads = config.is_resident ? kResidentThreads : kBlockThreads,
              .smem_bytes = config.smem_bytes,
-             .overlaps = false},
+             .overlaps = overlaps},
             params);
 }
 
-void prepare_output_projection(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias,
+bool prepare_output_projection(Arithmetic arithmetic, std::int64_t c_z, std::int64_t c_hidden, bool has_bias,
                                const ProjectionConfig& config, std::size_t smem_bytes) {
-  allow_shared_memory(kernel_of(arithmetic, c_z, c_hidden, has_bias, config), smem_bytes);
+  const Kernel kernel = kernel_of(arithmetic, c_z, c_hidden, has_bias, config, false);
+  allow_shared_memory(kernel, smem_bytes);
+  if (config.feed_bytes > 0) allow_shared_memory(kernel_of(arithmetic, c_z, c_hidden, has_bias, config, true), smem_bytes);
+  return has_programmatic_launch(reinterpret_cast<const void*>(kernel));
 }
 
 }  // namespace trimul::cuda::sm80

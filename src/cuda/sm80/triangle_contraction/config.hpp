@@ -20,7 +20,7 @@ struct TriangleContractionParams {
   std::int64_t batch;
   std::int64_t tiles_m, tiles_n;
   std::int64_t total_tiles;  // of all planes
-  std::int32_t stages;       // 2 or 3
+  std::int32_t stages;       // 2 to 4
 };
 
 /// Adds the kernel to `chain`. Throws DEVICE_ERROR.

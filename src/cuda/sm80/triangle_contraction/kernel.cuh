@@ -2,11 +2,13 @@
 // Triangle contraction: for every sample and channel y = A B^T (outgoing) or A^T B (incoming) of N x N planes.
 // docs/kernels/sm80-triangle-contraction.md has the schedule and what was tried.
 //
-// A block has one tile of one plane at a time and streams slabs of k through a ring of shared memory, filled by cp.async. Outgoing, k runs
-// along the rows of the planes, incoming across them; the operands keep the order they have in memory and are read accordingly.
+// A block takes tiles of the planes in turn and streams their slabs of k through a ring of shared memory, filled by cp.async; the slabs of the
+// next tile follow those of the last without a gap. Outgoing, k runs along the rows of the planes, incoming across them; the operands keep
+// the order they have in memory and are read accordingly.
 #pragma once
 
 #include "cuda/ptx/shared_address.cuh"
+#include "cuda/sm80/kernel_order.cuh"
 #include "cuda/sm80/operand.cuh"
 #include "cuda/sm80/triangle_contraction/config.hpp"
 #include "cuda/sm80/weight_ring.cuh"
@@ -15,12 +17,14 @@ namespace trimul::cuda::sm80 {
 
 template <Arithmetic kArithmetic, bool kIncoming, int kTile>
 struct TriangleContraction {
+  static constexpr ContractionTile kShape = contraction_tile(kArithmetic, kTile);
   static constexpr int kThreads = kBlockThreads;
-  static constexpr int kTileM = kTile;
-  static constexpr int kTileN = tile_columns(kArithmetic, kTile);
-  static constexpr int kWarpsN = 2;
-  static constexpr int kWarpRows = kTileM / 2;
-  static constexpr int kWarpColumns = kTileN / 2;
+  static constexpr int kTileM = kShape.rows;
+  static constexpr int kTileN = kShape.columns;
+  static constexpr int kWarpRows = kShape.warp_rows;
+  static constexpr int kWarpColumns = kShape.warp_columns;
+  static constexpr int kWarpsN = kTileN / kWarpColumns;
+  static_assert(kTileM / kWarpRows * kWarpsN * 32 == kThreads);
   static constexpr int kMt = kWarpRows / 16;
   static constexpr int kNt = kWarpColumns / 8;
   static constexpr Storage kStorage = kIncoming ? Storage::kColumns : Storage::kRows;
@@ -98,80 +102,138 @@ struct TriangleContraction {
     }
   };
 
+  /// The copies of a block, one slab after the other over all of its tiles.
+  struct Producer {
+    const TriangleContractionParams& p;
+    std::int64_t tile;
+    int slab = 0;
+    Loader<kTileM> a;
+    Loader<kTileN> b;
+
+    __device__ __forceinline__ Producer(const TriangleContractionParams& params, std::int64_t first, const Tile& place)
+        : p(params), tile(first), a(params, place.a, place.m), b(params, place.b, place.n) {}
+
+    /// Starts the copies of the next slab, if there is one, and closes the group.
+    __device__ __forceinline__ void load_next(int slabs, std::uint32_t stage) {
+      if (slab == slabs) {
+        slab = 0;
+        tile += gridDim.x;
+        if (tile < p.total_tiles) {
+          const Tile place = locate(p, tile);
+          a = Loader<kTileM>(p, place.a, place.m);
+          b = Loader<kTileN>(p, place.b, place.n);
+        }
+      }
+      if (tile < p.total_tiles) {
+        const std::int64_t row_bytes = p.n_pad * kElementBytes;
+        a.load(row_bytes, stage);
+        b.load(row_bytes, stage + kABytes);
+      }
+      ptx::cp_async_commit_group();
+      ++slab;
+    }
+  };
+
+  /// 16 bytes of a row of y for every thread: a quad exchanges its words so that each thread has neighbouring columns.
   static __device__ __forceinline__ void store_tile(const TriangleContractionParams& p, const Tile& tile, int first_row, int first_column,
                                                     const float (&acc)[kMt][kNt][4]) {
     const int lane = static_cast<int>(threadIdx.x % 32);
+    constexpr int kStoreColumns = 16 / y_bytes(kArithmetic);
+    constexpr int kGroup = kStoreColumns / 2;  // n-tiles whose columns a quad exchanges: 4 or 2
+    const int member = lane % kGroup;
 #pragma unroll
     for (int mi = 0; mi < kMt; ++mi)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const std::int64_t row = tile.m + first_row + a_row<kArithmetic, kStorage>(lane, mi, h);
-        if (row >= p.tokens) continue;
         std::uint8_t* const to = tile.y + (row * p.n_pad) * y_bytes(kArithmetic);
 #pragma unroll
-        for (int ni = 0; ni < kNt; ++ni) {
-          // The column is even and n_pad too: where it is inside of N, the next one is at least padding.
-          const std::int64_t column = tile.n + first_column + b_row<kArithmetic, kStorage>(lane, ni);
-          if (column >= p.tokens) continue;
-          const float low = acc[mi][ni][2 * h];
-          const float high = acc[mi][ni][2 * h + 1];
-          if constexpr (y_bytes(kArithmetic) == 2)
-            *reinterpret_cast<std::uint32_t*>(to + column * 2) = pack_bf16(low, high);
-          else
-            *reinterpret_cast<float2*>(to + column * 4) = make_float2(low, high);
+        for (int ni = 0; ni < kNt; ni += kGroup) {
+          uint4 words;
+          std::int64_t column = tile.n + first_column;
+          if constexpr (y_bytes(kArithmetic) == 2) {
+            std::uint32_t w[4];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) w[k] = pack_bf16(acc[mi][ni + k][2 * h], acc[mi][ni + k][2 * h + 1]);
+            exchange(w[0], w[1], lane, 1);
+            exchange(w[2], w[3], lane, 1);
+            exchange(w[0], w[2], lane, 2);
+            exchange(w[1], w[3], lane, 2);
+            words = make_uint4(w[0], w[1], w[2], w[3]);
+            column += 8 * (ni + member);
+          } else {
+            std::uint32_t w[4];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) w[k] = __float_as_uint(acc[mi][ni + k / 2][2 * h + k % 2]);
+            if constexpr (kArithmetic == Arithmetic::kIeee && kIncoming) {
+              column += b_row<kArithmetic, kStorage>(lane, ni);  // four columns as they are
+            } else {
+              exchange(w[0], w[2], lane, 1);
+              exchange(w[1], w[3], lane, 1);
+              column += 8 * (ni + member) + lane % 4 / 2 * 4;
+            }
+            words = make_uint4(w[0], w[1], w[2], w[3]);
+          }
+          // Rows of planes have a multiple of eight elements: where the first column is inside of N, the others are at least padding.
+          if (row < p.tokens && column < p.tokens) *reinterpret_cast<uint4*>(to + column * y_bytes(kArithmetic)) = words;
         }
       }
   }
 
-  static __device__ __forceinline__ void contract_tile(const TriangleContractionParams& p, std::uint32_t smem, std::int64_t index) {
-    const Tile tile = locate(p, index);
+  /// Lanes whose number has `bit` give `low` for the `high` of the lanes without it.
+  static __device__ __forceinline__ void exchange(std::uint32_t& low, std::uint32_t& high, int lane, int bit) {
+    const bool is_upper = (lane & bit) != 0;
+    const std::uint32_t received = __shfl_xor_sync(0xffffffffU, is_upper ? low : high, bit);
+    low = is_upper ? received : low;
+    high = is_upper ? high : received;
+  }
+
+  /// All tiles of the block.
+  static __device__ __forceinline__ void contract(const TriangleContractionParams& p, std::uint32_t smem) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const int warp = static_cast<int>(threadIdx.x / 32);
     const int first_row = warp / kWarpsN * kWarpRows;
     const int first_column = warp % kWarpsN * kWarpColumns;
     const AOperand<kArithmetic, kStorage> a(lane, first_row);
     const BOperand<kArithmetic, kStorage> b(lane, first_column);
-    Loader<kTileM> a_loader(p, tile.a, tile.m);
-    Loader<kTileN> b_loader(p, tile.b, tile.n);
     const int slabs = static_cast<int>((p.tokens + kSlab - 1) / kSlab);
-    const std::int64_t row_bytes = p.n_pad * kElementBytes;
-    int loaded = 0;
-    const auto load_next = [&](std::uint32_t stage) {
-      if (loaded < slabs) {
-        a_loader.load(row_bytes, stage);
-        b_loader.load(row_bytes, stage + kABytes);
-      }
-      ptx::cp_async_commit_group();
-      ++loaded;
-    };
-    for (int stage = 0; stage < p.stages - 1; ++stage) load_next(smem + static_cast<unsigned>(stage * kStageBytes));
-    float acc[kMt][kNt][4];
-    clear(acc);
-    std::uint32_t read_stage = smem;
+    std::int64_t index = blockIdx.x;
+    Tile tile = locate(p, index);
+    let_next_kernel_start();
+    Producer producer(p, index, tile);
+    for (int stage = 0; stage < p.stages; ++stage) producer.load_next(slabs, smem + static_cast<unsigned>(stage * kStageBytes));
     const std::uint32_t last_stage = smem + static_cast<unsigned>((p.stages - 1) * kStageBytes);
-    std::uint32_t write_stage = last_stage;
-#pragma unroll 1
-    for (int slab = 0; slab < slabs; ++slab) {
+    std::uint32_t stage = smem;
+    // The stage that has just been read, by every thread, is written next; the one behind it has arrived.
+    const auto advance = [&] {
       wait_for_oldest(p.stages);
-      __syncthreads();  // every thread's copies are there, and the stage to write has been read
-      load_next(write_stage);
-      multiply_slab(acc, a, read_stage, b, read_stage + kABytes);
-      write_stage = read_stage;  // the one that has just been read is the next to be written
-      read_stage = read_stage == last_stage ? smem : read_stage + kStageBytes;
+      __syncthreads();
+      producer.load_next(slabs, stage);
+      stage = stage == last_stage ? smem : stage + kStageBytes;
+    };
+    wait_for_oldest(p.stages);
+    __syncthreads();
+    RingProduct<kArithmetic, kMt, kNt> product;
+    product.start(a, b, stage, kABytes);
+#pragma unroll 1
+    while (true) {
+      float acc[kMt][kNt][4];
+      clear(acc);
+#pragma unroll 1
+      for (int slab = 0; slab < slabs; ++slab) product.multiply(acc, a, b, stage, kABytes, advance);
+      store_tile(p, tile, first_row, first_column, acc);
+      index += gridDim.x;
+      if (index >= p.total_tiles) break;
+      tile = locate(p, index);
     }
-    store_tile(p, tile, first_row, first_column, acc);
   }
 };
 
 template <Arithmetic kArithmetic, bool kIncoming, int kTile>
-__global__ void __launch_bounds__(kBlockThreads, kTile == 128 ? 2 : 4)
+__global__ void __launch_bounds__(kBlockThreads, contraction_tile(kArithmetic, kTile).blocks_per_sm)
     sm80_triangle_contraction_kernel(const __grid_constant__ TriangleContractionParams p) {
-  using Kernel = TriangleContraction<kArithmetic, kIncoming, kTile>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
-  for (std::int64_t tile = blockIdx.x; tile < p.total_tiles; tile += gridDim.x) {
-    Kernel::contract_tile(p, ptx::shared_address(raw), tile);
-    __syncthreads();
-  }
+  TriangleContraction<kArithmetic, kIncoming, kTile>::contract(p, ptx::shared_address(raw));
 }
 
 }  // namespace trimul::cuda::sm80
