@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/checked.hpp"
 #include "core/registry.hpp"
 #include "cuda/host/code.hpp"
 #include "cuda/sm80/heuristics.hpp"
@@ -71,7 +72,10 @@ void expect_projection(const ProjectionConfig& config, const core::DeviceInfo& d
   EXPECT_LE(config.smem_bytes, static_cast<std::size_t>(device.smem_per_block_bytes));
   EXPECT_EQ(config.smem_bytes % 16, 0U);
   EXPECT_GE(config.parts, 1);
+  EXPECT_LT(config.feed_bytes, config.smem_bytes);
+  EXPECT_EQ(config.feed_bytes % 16, 0U);
   if (config.is_resident) return;
+  EXPECT_EQ(config.feed_bytes, 0U);
   EXPECT_EQ(config.parts, 1);
   EXPECT_TRUE(config.positions == 32 || config.positions == 64 || config.positions == 128);
   EXPECT_GE(config.stages, 2);
@@ -108,6 +112,26 @@ TEST(Sm80Heuristics, WeightsOf16BitRowsOf64And128ChannelsStayInSharedMemory) {
       EXPECT_EQ(output_projection_config(problem, device, grain).is_resident, is_native && fits(problem.c_z) && fits(problem.c_hidden));
     }
   });
+}
+
+TEST(Sm80Heuristics, RowsAreFedWhereSharedMemoryHasRoom) {
+  const Kind& bf16 = kKinds[0];
+  ASSERT_EQ(bf16.arithmetic, Arithmetic::kBf16);
+  const core::Problem problem = problem_of(bf16, {1, 512}, {128, 128});
+  const auto feeds = [&](const char* architecture) {
+    const core::DeviceInfo device = core::describe_architecture(architecture).value();
+    return std::pair(input_projection_config(problem, device, -1).feed_bytes > 0, output_projection_config(problem, device, -1).feed_bytes > 0);
+  };
+  EXPECT_EQ(feeds("sm80"), std::pair(false, true));
+  EXPECT_EQ(feeds("sm86"), std::pair(false, false));
+  EXPECT_EQ(feeds("sm90"), std::pair(true, true));
+}
+
+TEST(Sm80Heuristics, TilesThatResidentKernelsCountIn32BitsDoNotOverflow) {
+  const core::Problem problem = problem_of(kKinds[0], {1, std::int64_t{1} << 18}, {128, 128});
+  EXPECT_FALSE(is_input_resident(problem));
+  EXPECT_FALSE(is_output_resident(problem));
+  EXPECT_TRUE(is_output_resident(problem_of(kKinds[0], {1, std::int64_t{1} << 17}, {128, 128})));
 }
 
 TEST(Sm80Heuristics, SlabsHoldTheWidth) {
@@ -165,8 +189,12 @@ TEST(Sm80Heuristics, TheContractionFitsEveryArchitecture) {
       EXPECT_GE(config.stages, 2);
       EXPECT_LE(config.smem_bytes, static_cast<std::size_t>(device.smem_per_block_bytes));
       // The rows of both operands, 128 bytes of k each, in every stage.
-      const int rows = config.tile + tile_columns(arithmetic_of(problem), config.tile);
-      EXPECT_GE(config.smem_bytes, static_cast<std::size_t>(config.stages * rows * kSlabRowBytes));
+      const ContractionTile shape = contraction_tile(arithmetic_of(problem), config.tile);
+      EXPECT_EQ(shape.rows, config.tile);
+      EXPECT_GE(config.smem_bytes, static_cast<std::size_t>(config.stages * (shape.rows + shape.columns) * kSlabRowBytes));
+      const std::int64_t tiles = problem.batch * problem.c_hidden * core::ceil_div(problem.tokens, shape.rows) *
+                                 core::ceil_div(problem.tokens, shape.columns);
+      EXPECT_TRUE(std::min<std::int64_t>(1, tiles) <= config.blocks && config.blocks <= tiles);
     }
     EXPECT_TRUE(contraction_config(problem, device, contraction_config(problem, device, 0).tile) == contraction_config(problem, device, 0));
   });

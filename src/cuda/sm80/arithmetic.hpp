@@ -45,9 +45,15 @@ constexpr int slab_elements(Arithmetic arithmetic) {
   return kSlabRowBytes / operand_bytes(arithmetic);
 }
 
-// Blocks of the kernels that work on one tile together: four warps.
-inline constexpr int kBlockThreads = 128;
-inline constexpr int kBlockWarps = kBlockThreads / 32;
+/// Threads of the contraction's blocks: four warps, which leave each other enough registers for sums.
+inline constexpr int kContractionThreads = 128;
+/// Threads of the projections' blocks, whose warps work on one tile together: as many as hide the latency of its LayerNorm, but where sums and
+/// parts need the registers.
+constexpr int projection_threads(Arithmetic arithmetic, int positions) {
+  const bool needs_registers = arithmetic == Arithmetic::kTf32x3 || arithmetic == Arithmetic::kIeee;
+  return positions == 32 || needs_registers ? 128 : 256;
+}
+
 /// Blocks of the projections that keep all weights, whose warps work by themselves: one a multiprocessor.
 inline constexpr int kResidentThreads = 384;
 

@@ -33,11 +33,17 @@ __device__ __forceinline__ float high_half(std::uint32_t pair) {
   if constexpr (kArithmetic == Arithmetic::kBf16) return __uint_as_float(pair & 0xffff0000U);
   return __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16)));
 }
-/// value * sigmoid(gate) of products whose weights were packed halved (bf16) or as they are (fp16).
+/// value * sigmoid(gate) of products whose weights were packed halved (bf16) or as they are (fp16), in two steps: what the gate comes to, and
+/// its product with the value.
 template <Arithmetic kArithmetic>
-__device__ __forceinline__ float gated_packed(float value, float gate) {
-  if constexpr (kArithmetic == Arithmetic::kBf16) return fmaf(value, ptx::tanh_approx(gate), value);
-  return gated(value, gate);
+__device__ __forceinline__ float gate_factor(float gate) {
+  if constexpr (kArithmetic == Arithmetic::kBf16) return ptx::tanh_approx(gate);
+  return ptx::reciprocal_approx(1.0F + __expf(-gate));  // 0 where the power is infinite
+}
+template <Arithmetic kArithmetic>
+__device__ __forceinline__ float gated_packed(float value, float factor) {
+  if constexpr (kArithmetic == Arithmetic::kBf16) return fmaf(value, factor, value);
+  return value * factor;
 }
 
 /// 1 / kWidth, twice.

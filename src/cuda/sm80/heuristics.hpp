@@ -68,8 +68,8 @@ std::int64_t slabs_of(std::int64_t width, Arithmetic arithmetic);
 
 /// Blocks that a multiprocessor is to hold of a projection's kernel, which bounds a thread's registers at 255, 168 or 128.
 constexpr int blocks_per_sm(Arithmetic arithmetic, int positions, bool is_whole) {
-  if (positions == 128 || !is_whole || operand_bytes(arithmetic) == 4) return positions == 32 && is_whole ? 3 : 2;
-  return positions == 64 ? 3 : 4;
+  if (positions > 32 || !is_whole) return 2;
+  return operand_bytes(arithmetic) == 4 ? 3 : 4;
 }
 
 // Division of a projection's work, from fine to coarse: tiles of at most 32, 64 or 128 positions, the largest that fits; of the resident

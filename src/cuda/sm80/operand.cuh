@@ -350,24 +350,25 @@ __device__ __forceinline__ void multiply_slab(float (&acc)[kMt][kNt][4], const A
 }
 
 /// Products of the slabs of a ring, one after the other: the first fragments of a slab are loaded before the last products of the slab
-/// before it. `advance` releases the slab at `stage` once the whole block has read it and sets `stage` to the next one, complete and visible;
-/// B lies `b_offset` behind A.
+/// before it. `advance` releases the current slabs once the whole block has read them and sets `slabs` to the next ones, complete and visible.
+struct Slabs {
+  std::uint32_t a, b;
+};
 template <Arithmetic kArithmetic, int kMt, int kNt>
 class RingProduct {
  public:
   /// The first slab, complete and visible.
   template <typename A, typename B>
-  __device__ __forceinline__ void start(const A& a, const B& b, std::uint32_t stage, unsigned b_offset) {
-    load(a, b, stage, b_offset, 0);
+  __device__ __forceinline__ void start(const A& a, const B& b, const Slabs& slabs) {
+    load(a, b, slabs, 0);
   }
 
   template <typename A, typename B>
-  __device__ __forceinline__ void multiply(float (&acc)[kMt][kNt][4], const A& a, const B& b, const std::uint32_t& stage, unsigned b_offset,
-                                           auto&& advance) {
+  __device__ __forceinline__ void multiply(float (&acc)[kMt][kNt][4], const A& a, const B& b, const Slabs& slabs, auto&& advance) {
 #pragma unroll
     for (int step = 0; step < kStepsPerSlab; ++step) {
       if (step + 1 == kStepsPerSlab) advance();
-      load(a, b, stage, b_offset, (step + 1) % kStepsPerSlab);
+      load(a, b, slabs, (step + 1) % kStepsPerSlab);
 #pragma unroll
       for (int mi = 0; mi < kMt; ++mi)
 #pragma unroll
@@ -385,11 +386,11 @@ class RingProduct {
 
  private:
   template <typename A, typename B>
-  __device__ __forceinline__ void load(const A& a, const B& b, std::uint32_t stage, unsigned b_offset, int step) {
+  __device__ __forceinline__ void load(const A& a, const B& b, const Slabs& slabs, int step) {
 #pragma unroll
-    for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments_[step % 2][ni / 2], stage + b_offset, ni, step);
+    for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments_[step % 2][ni / 2], slabs.b, ni, step);
 #pragma unroll
-    for (int mi = 0; mi < kMt; ++mi) a.load(a_fragments_[step % 2][mi], stage, mi, step);
+    for (int mi = 0; mi < kMt; ++mi) a.load(a_fragments_[step % 2][mi], slabs.a, mi, step);
   }
 
   std::uint32_t a_fragments_[2][kMt][4];
@@ -404,14 +405,13 @@ class RingProduct<Arithmetic::kTf32x3, kMt, kNt> {
 
  public:
   template <typename A, typename B>
-  __device__ __forceinline__ void start(const A& a, const B& b, std::uint32_t stage, unsigned b_offset) {
-    load_b(b, stage + b_offset, 0);
-    load_a(a, stage, 0, 0);
+  __device__ __forceinline__ void start(const A& a, const B& b, const Slabs& slabs) {
+    load_b(b, slabs.b, 0);
+    load_a(a, slabs.a, 0, 0);
   }
 
   template <typename A, typename B>
-  __device__ __forceinline__ void multiply(float (&acc)[kMt][kNt][4], const A& a, const B& b, const std::uint32_t& stage, unsigned b_offset,
-                                           auto&& advance) {
+  __device__ __forceinline__ void multiply(float (&acc)[kMt][kNt][4], const A& a, const B& b, const Slabs& slabs, auto&& advance) {
 #pragma unroll
     for (int first = 0; first < kStepsPerSlab; first += kJoined) {
       SplitTf32 w[kJoined][kNt][2];
@@ -434,12 +434,12 @@ class RingProduct<Arithmetic::kTf32x3, kMt, kNt> {
             low[step][i] = parts.low;
           }
         if (mi + 1 < kMt) {
-          load_a(a, stage, mi + 1, first);
+          load_a(a, slabs.a, mi + 1, first);
         } else {
           const int next = (first + kJoined) % kStepsPerSlab;
           if (next == 0) advance();
-          load_b(b, stage + b_offset, next);
-          load_a(a, stage, 0, next);
+          load_b(b, slabs.b, next);
+          load_a(a, slabs.a, 0, next);
         }
         // The n-tiles in turn, so that no product waits for the one before it.
         float sums[kNt][4] = {};
@@ -483,12 +483,11 @@ template <int kMt, int kNt>
 class RingProduct<Arithmetic::kIeee, kMt, kNt> {
  public:
   template <typename A, typename B>
-  __device__ __forceinline__ void start(const A& /*a*/, const B& /*b*/, std::uint32_t /*stage*/, unsigned /*b_offset*/) {}
+  __device__ __forceinline__ void start(const A& /*a*/, const B& /*b*/, const Slabs& /*slabs*/) {}
 
   template <typename A, typename B>
-  __device__ __forceinline__ void multiply(float (&acc)[kMt][kNt][4], const A& a, const B& b, const std::uint32_t& stage, unsigned b_offset,
-                                           auto&& advance) {
-    multiply_slab_ieee(acc, a, stage, b, stage + b_offset);
+  __device__ __forceinline__ void multiply(float (&acc)[kMt][kNt][4], const A& a, const B& b, const Slabs& slabs, auto&& advance) {
+    multiply_slab_ieee(acc, a, slabs.a, b, slabs.b);
     advance();
   }
 };

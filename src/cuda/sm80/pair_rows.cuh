@@ -215,7 +215,7 @@ __device__ __forceinline__ void normalise(const RowStatistics& s, const float2* 
 /// where not all slabs fit.
 template <Arithmetic kArithmetic, int kPositions, bool kSpread>
 struct NormalisedRows {
-  static constexpr int kWarpRows = kPositions / kBlockWarps;  // positions that a warp normalises
+  static constexpr int kWarpRows = kPositions / (projection_threads(kArithmetic, kPositions) / 32);  // positions that a warp normalises
   static constexpr int kRowsAtOnce = 32 / kLanesPerRow;
   static constexpr int kSlabBytes = kPositions * kSlabRowBytes;
   static constexpr core::DType kNativeDType = kArithmetic == Arithmetic::kBf16   ? core::DType::kBf16

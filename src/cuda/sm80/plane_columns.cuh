@@ -12,7 +12,8 @@ namespace trimul::cuda::sm80 {
 
 template <Arithmetic kArithmetic, int kPositions>
 struct NormalisedColumns {
-  static constexpr int kShare = kBlockThreads / kPositions;  // threads of a position
+  static constexpr int kThreads = projection_threads(kArithmetic, kPositions);
+  static constexpr int kShare = kThreads / kPositions;  // threads of a position
   static constexpr int kSlabBytes = kPositions * kSlabRowBytes;
   // Of a thread that holds its channels in registers between the passes: 128 channels, but in the largest tile of 32-bit operands 64.
   static constexpr int kShortOctets = operand_bytes(kArithmetic) == 4 && kShare == 1 ? 8 : 16 / kShare;
@@ -21,7 +22,7 @@ struct NormalisedColumns {
   static constexpr int kParts = 4;
   static constexpr int kOwnParts = kParts / kShare;
 
-  using Sums = float[3][kOwnParts][kBlockThreads];
+  using Sums = float[3][kOwnParts][kThreads];
 
   const std::uint8_t* y;  // channel 0 of the tile's first position
   std::int64_t pitch_bytes;

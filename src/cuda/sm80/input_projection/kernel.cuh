@@ -17,15 +17,18 @@ namespace trimul::cuda::sm80 {
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
 struct InputProjection {
-  static constexpr int kWarpPositions = kPositions < 64 || kArithmetic == Arithmetic::kTf32x3 ? 32 : 64;
-  static constexpr int kWarpsAlongRows = kBlockWarps / (kPositions / kWarpPositions);
+  static constexpr int kThreads = projection_threads(kArithmetic, kPositions);
+  static constexpr int kWarps = kThreads / 32;
+  static constexpr int kWarpPositions = kPositions == 128 ? 64 : 32;
+  static constexpr int kWarpsAlongRows = kWarps / (kPositions / kWarpPositions);
   static constexpr int kWarpRows = kInChunkRows / kWarpsAlongRows;
   static constexpr int kMt = kWarpRows / 16;
   static constexpr int kNt = kWarpPositions / 8;
   static constexpr int kImageBytes = kInChunkRows * kSlabRowBytes;
   static constexpr int kElementBytes = operand_bytes(kArithmetic);
+  static constexpr bool kIsPipelined = kIsWhole && kArithmetic == Arithmetic::kTf32x3;  // the others have no registers for it
   using Rows = NormalisedRows<kArithmetic, kPositions, true>;
-  using Ring = WeightRing<kImageBytes, kBlockThreads>;
+  using Ring = WeightRing<kImageBytes, kThreads>;
 
   /// In front of the slabs of rows and the ring.
   struct SharedStorage {
@@ -122,30 +125,48 @@ struct InputProjection {
     if (threadIdx.x < kPositions) smem.mask[threadIdx.x] = mask_factor(p.mask.dtype, mask_bits_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x))));
     const Rows rows{p.x, p.positions, nullptr, p.norm, 1.0F / static_cast<float>(p.x.width), p.eps};
     rows.template prepare<kIsWhole>(begin, smem.statistics, p.slabs, rows_smem);
+    if constexpr (kIsPipelined) {
+      Slabs slabs{weights.take(), rows_smem};
+      RingProduct<kArithmetic, kMt, kNt> product;
 #pragma unroll 1
-    for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      float acc[kMt][kNt][4];
-      clear(acc);
+      for (int chunk = 0; chunk < p.chunks; ++chunk) {
+        product.start(a, b, slabs);  // again, rather than keep the fragments while the chunk before is stored
+        float acc[kMt][kNt][4];
+        clear(acc);
 #pragma unroll 1
-      for (int slab = 0; slab < p.slabs; ++slab) {
-        int place = slab;
-        if constexpr (!kIsWhole) {
-          place %= p.resident_slabs;
-          if (place == 0) {
-            __syncthreads();  // the slabs before have been read
-            rows.fill(begin, smem.statistics, slab, min(p.resident_slabs, p.slabs - slab), rows_smem);
-          }
-        }
-        const std::uint32_t image = weights.take();
-        multiply_slab(acc, a, image, b, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes));
+        for (int slab = 0; slab < p.slabs; ++slab)
+          product.multiply(acc, a, b, slabs, [&] {
+            slabs.a = weights.take();
+            slabs.b = slab + 1 < p.slabs ? slabs.b + Rows::kSlabBytes : rows_smem;
+          });
+        store_chunk(p, at, smem.mask, tile, chunk, acc);
       }
-      store_chunk(p, at, smem.mask, tile, chunk, acc);
+    } else {
+#pragma unroll 1
+      for (int chunk = 0; chunk < p.chunks; ++chunk) {
+        float acc[kMt][kNt][4];
+        clear(acc);
+#pragma unroll 1
+        for (int slab = 0; slab < p.slabs; ++slab) {
+          int place = slab;
+          if constexpr (!kIsWhole) {
+            place %= p.resident_slabs;
+            if (place == 0) {
+              __syncthreads();  // the slabs before have been read
+              rows.fill(begin, smem.statistics, slab, min(p.resident_slabs, p.slabs - slab), rows_smem);
+            }
+          }
+          const std::uint32_t image = weights.take();
+          multiply_slab(acc, a, image, b, rows_smem + static_cast<unsigned>(place * Rows::kSlabBytes));
+        }
+        store_chunk(p, at, smem.mask, tile, chunk, acc);
+      }
     }
   }
 };
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
-__global__ void __launch_bounds__(kBlockThreads, blocks_per_sm(kArithmetic, kPositions, kIsWhole))
+__global__ void __launch_bounds__(projection_threads(kArithmetic, kPositions), blocks_per_sm(kArithmetic, kPositions, kIsWhole))
     sm80_input_projection_kernel(const __grid_constant__ InputProjectionParams p) {
   using Kernel = InputProjection<kArithmetic, kPositions, kIsWhole>;
   extern __shared__ __align__(1024) std::uint8_t raw[];

@@ -35,7 +35,7 @@ void launch_input_projection(const InputProjectionParams& params, Arithmetic ari
   launched.groups = static_cast<std::int32_t>(groups);
   chain.add(kernel_of(arithmetic, params.x.width, params.bias != nullptr, config),
             {.blocks = config.is_resident ? static_cast<int>(groups * config.parts) : grid_blocks(params.num_tiles),
-             .threads = config.is_resident ? kResidentThreads : kBlockThreads,
+             .threads = config.is_resident ? kResidentThreads : projection_threads(arithmetic, config.positions),
              .smem_bytes = config.smem_bytes,
              .overlaps = false},
             launched);

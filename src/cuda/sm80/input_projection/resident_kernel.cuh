@@ -16,7 +16,6 @@ struct ResidentInputProjection {
   static constexpr int kChunkBlocks = kInChunkRows / 16;
   static constexpr int kImageBytes = kInChunkRows * kSlabRowBytes;
   static constexpr int kWarps = kResidentThreads / 32;
-  static constexpr int kJoined = 2;  // blocks of 16 rows at a time
   static constexpr int kRowsAtOnce = kHasBias && kArithmetic == Arithmetic::kBf16 ? 2 : 4;  // normalised together, as registers allow
   using Row = FragmentRow<kArithmetic, kWidth>;
   using Whole = InputProjection<kArithmetic, 128, true>;
@@ -38,20 +37,34 @@ struct ResidentInputProjection {
     return mask;
   }
 
-  /// Gates of 16 rows of weights at 32 positions: rows g hold values, rows g + 8 their gates. A zero mask selects zero, whatever x holds.
+  /// Products of 16 rows of weights at 32 positions: rows g hold values, rows g + 8 their gates.
+  using Sums = float[kNt][4];
+
+  /// What becomes of them.
+  struct Destination {
+    bool is_stored;
+    std::uint8_t* to;
+    const float* bias;  // of the thread's value; of its gate eight further on
+  };
+
+  /// A quarter of a thread's results, two positions, from n-tile ni. A zero mask selects zero, whatever x holds.
   template <bool kIsScaled>
-  static __device__ __forceinline__ void store_rows(const Mask& mask, int t, std::uint8_t* to, float (&acc)[kNt][4]) {
+  static __device__ __forceinline__ std::uint32_t gate(const Mask& mask, int t, int ni, const Destination& destination, const Sums& acc) {
+    float value[2] = {acc[ni][0], acc[ni][1]};
+    float gates[2] = {acc[ni][2], acc[ni][3]};
+    if constexpr (kHasBias) {
+      const float value_bias = __ldg(destination.bias);
+      const float gate_bias = __ldg(destination.bias + 8);
+#pragma unroll
+      for (int e = 0; e < 2; ++e) value[e] += value_bias, gates[e] += gate_bias;
+    }
     if constexpr (kIsScaled) {
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) acc[i / 2][i % 2] *= factor_of(mask, t, i);
+      for (int e = 0; e < 2; ++e) value[e] *= factor_of(mask, t, 2 * ni + e);
     }
-    std::uint32_t words[4];
-#pragma unroll
-    for (int ni = 0; ni < kNt; ++ni)
-      words[ni] =
-          pack_pair<kArithmetic>(gated_packed<kArithmetic>(acc[ni][0], acc[ni][2]), gated_packed<kArithmetic>(acc[ni][1], acc[ni][3])) &
-          mask.words[ni];
-    if (to != nullptr) *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+    return pack_pair<kArithmetic>(gated_packed<kArithmetic>(value[0], gate_factor<kArithmetic>(gates[0])),
+                                  gated_packed<kArithmetic>(value[1], gate_factor<kArithmetic>(gates[1]))) &
+           mask.words[ni];
   }
 
   /// A warp's feed: rows of its next tile, in shared memory. Without room for it, or rows that lie on 16 bytes, they are loaded as they are
@@ -173,6 +186,30 @@ struct ResidentInputProjection {
     }
   }
 
+  /// acc = the products of 16 rows of weights, while the ones before are gated. `fragment`: of the first step, and on return of the next
+  /// block's; `images`: of this block and of the next.
+  template <bool kIsScaled>
+  static __device__ __forceinline__ void multiply_block(const AOperand<kArithmetic, Storage::kRows>& a, const std::uint32_t (&images)[2],
+                                                        const std::uint32_t (&z)[kNt][Row::kRegisters], std::uint32_t (&fragments)[2][4],
+                                                        Sums& acc, const Mask& mask, int t, const Destination& before, const Sums& done) {
+    constexpr int kStepsOfQuarter = Row::kSteps / kNt;
+    std::uint32_t words[kNt];
+#pragma unroll
+    for (int ni = 0; ni < kNt; ++ni)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[ni][i] = 0.0F;
+#pragma unroll
+    for (int step = 0; step < Row::kSteps; ++step) {
+      const int next = (step + 1) % Row::kSteps;
+      a.load(fragments[(step + 1) % 2], images[step + 1 == Row::kSteps ? 1 : 0] + static_cast<unsigned>(next / kStepsPerSlab * kImageBytes), 0,
+             next % kStepsPerSlab);
+#pragma unroll
+      for (int ni = 0; ni < kNt; ++ni) mma_16bit<kArithmetic>(acc[ni], fragments[step % 2], z[ni][2 * step], z[ni][2 * step + 1]);
+      if (step % kStepsOfQuarter == 0) words[step / kStepsOfQuarter] = gate<kIsScaled>(mask, t, step / kStepsOfQuarter, before, done);
+    }
+    if (before.is_stored) *reinterpret_cast<uint4*>(before.to) = make_uint4(words[0], words[1], words[2], words[3]);
+  }
+
   /// kIsScaled: not every factor of the mask is 0 or 1.
   template <bool kIsScaled>
   static __device__ __forceinline__ void multiply(const InputProjectionParams& p, const Chunks& chunks, std::uint32_t tile, int lane,
@@ -180,39 +217,37 @@ struct ResidentInputProjection {
     const int g = lane / 4;
     const int t = lane % 4;
     const AOperand<kArithmetic, Storage::kRows> a(lane, 0);
-    const std::int64_t channel_bytes = p.positions.pitch * 2;
-    std::uint8_t* to = p.planes + (chunks.first * kInChunkChannels + g) * channel_bytes + (std::int64_t{tile} * kTile + t * kOctet) * 2;
+    const std::int64_t block_bytes = 8 * p.positions.pitch * 2;
+    // Where the block goes that is gated next; the first time, there is none.
+    std::uint8_t* to = p.planes + (chunks.first * kInChunkChannels - 8 + g) * (p.positions.pitch * 2) +
+                       (std::int64_t{tile} * kTile + t * kOctet) * 2;
     const int blocks = chunks.count * kChunkBlocks;
-    const int own_channels = p.channels - chunks.first * kInChunkChannels - g;
-    // Of two blocks of 16 rows the products of one run while the other is gated.
+    const auto own_channels = static_cast<unsigned>(max(0, p.channels - chunks.first * kInChunkChannels - g));
+    const auto next_destination = [&](int block) {
+      const Destination destination{static_cast<unsigned>(block * 8) < own_channels, to,
+                                    kHasBias ? p.bias + chunks.first * kInChunkRows + max(block, 0) * 16 + g : nullptr};
+      to += block_bytes;
+      return destination;
+    };
+    const auto image_of = [&](int block) {
+      return ptx::shared_address(shared_memory()) +
+             static_cast<unsigned>(block / kChunkBlocks * kSlabs * kImageBytes + block % kChunkBlocks * 16 * kSlabRowBytes);
+    };
+    std::uint32_t fragments[2][4];
+    a.load(fragments[0], image_of(0), 0, 0);
+    Sums even;
+    Sums odd = {};
 #pragma unroll 1
-    for (int block = 0; block < blocks; block += kJoined) {
-      const std::uint32_t image =
-          ptx::shared_address(shared_memory()) + static_cast<unsigned>(block / kChunkBlocks * kSlabs * kImageBytes + block % kChunkBlocks * 16 * kSlabRowBytes);
-      float acc[kJoined][kNt][4] = {};
-#pragma unroll
-      for (int step = 0; step < Row::kSteps; ++step)
-#pragma unroll
-        for (int k = 0; k < kJoined; ++k) {
-          std::uint32_t fragment[4];
-          a.load(fragment, image + static_cast<unsigned>(step / kStepsPerSlab * kImageBytes), k, step % kStepsPerSlab);
-#pragma unroll
-          for (int ni = 0; ni < kNt; ++ni) mma_16bit<kArithmetic>(acc[k][ni], fragment, z[ni][2 * step], z[ni][2 * step + 1]);
-        }
-#pragma unroll
-      for (int k = 0; k < kJoined; ++k) {
-        if constexpr (kHasBias) {
-          const float* const bias = p.bias + chunks.first * kInChunkRows + (block + k) * 16 + g;
-          const float value_bias = __ldg(bias);
-          const float gate_bias = __ldg(bias + 8);
-#pragma unroll
-          for (int ni = 0; ni < kNt; ++ni)
-            acc[k][ni][0] += value_bias, acc[k][ni][1] += value_bias, acc[k][ni][2] += gate_bias, acc[k][ni][3] += gate_bias;
-        }
-        store_rows<kIsScaled>(mask, t, (block + k) * 8 < own_channels ? to : nullptr, acc[k]);
-        to += 8 * channel_bytes;
-      }
+    for (int block = 0; block < blocks; block += 2) {
+      multiply_block<kIsScaled>(a, {image_of(block), image_of(block + 1)}, z, fragments, even, mask, t, next_destination(block - 1), odd);
+      multiply_block<kIsScaled>(a, {image_of(block + 1), image_of(block + 2 < blocks ? block + 2 : 0)}, z, fragments, odd, mask, t,
+                                next_destination(block), even);
     }
+    const Destination last = next_destination(blocks - 1);
+    std::uint32_t words[kNt];
+#pragma unroll
+    for (int ni = 0; ni < kNt; ++ni) words[ni] = gate<kIsScaled>(mask, t, ni, last, odd);
+    if (last.is_stored) *reinterpret_cast<uint4*>(last.to) = make_uint4(words[0], words[1], words[2], words[3]);
   }
 };
 

@@ -18,15 +18,18 @@ namespace trimul::cuda::sm80 {
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
 struct OutputProjection {
+  static constexpr int kThreads = projection_threads(kArithmetic, kPositions);
+  static constexpr int kWarps = kThreads / 32;
   static constexpr int kWarpChannels = 32;
   static constexpr int kWarpsAlongChannels = kOutChunkRows / kWarpChannels;
-  static constexpr int kWarpPositions = kPositions / (kBlockWarps / kWarpsAlongChannels);
+  static constexpr int kWarpPositions = kPositions / (kWarps / kWarpsAlongChannels);
   static constexpr int kMt = kWarpPositions / 16;
   static constexpr int kNt = kWarpChannels / 8;
   static constexpr int kImageBytes = kOutChunkRows * kSlabRowBytes;
+  static constexpr bool kIsPipelined = kIsWhole && kArithmetic == Arithmetic::kTf32x3;  // the others have no registers for it
   using Rows = NormalisedRows<kArithmetic, kPositions, false>;
   using Columns = NormalisedColumns<kArithmetic, kPositions>;
-  using Ring = WeightRing<kImageBytes, kBlockThreads>;
+  using Ring = WeightRing<kImageBytes, kThreads>;
   using A = AOperand<kArithmetic, Storage::kRows>;
   using B = BOperand<kArithmetic, Storage::kRows>;
   using Accumulators = float[kMt][kNt][4];
@@ -101,7 +104,7 @@ struct OutputProjection {
       const Positions::Pair pair = p.positions.pair(begin, position);
       if (!pair.is_valid) continue;
       const auto* const from = reinterpret_cast<const std::uint16_t*>(row_address(p.x, pair.index(p.positions.tokens)));
-      for (int k = static_cast<int>(threadIdx.x); k < bytes / 2; k += kBlockThreads)
+      for (int k = static_cast<int>(threadIdx.x); k < bytes / 2; k += kThreads)
         reinterpret_cast<std::uint16_t*>(to + position * bytes)[k] = from[k];
     }
     __syncthreads();
@@ -137,23 +140,49 @@ struct OutputProjection {
                           &smem.sums};
     const RowStatistics y_statistics = columns.template prepare<kIsWhole>(p.y_slabs, p.resident_y_slabs, y_smem);
     rows.template prepare<kIsWhole>(begin, smem.statistics, p.x_slabs, x_smem, p.resident_x_slabs == p.x_slabs);
+    if constexpr (kIsPipelined) {
+      Slabs slabs{x_smem, weights.take()};
+      RingProduct<kArithmetic, kMt, kNt> product;
+      product.start(a, b, slabs);
+      // The slabs of y follow those of x in shared memory too.
+      const std::uint32_t end = y_smem + static_cast<unsigned>(p.y_slabs * Rows::kSlabBytes);
+      const auto multiply_next = [&](int num_slabs, Accumulators& acc) {
+        clear(acc);
 #pragma unroll 1
-    for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      Accumulators gate;
-      Accumulators value;
-      multiply(
-          a, b, weights, p.x_slabs, p.resident_x_slabs, x_smem,
-          [&](int slab) { rows.fill(begin, smem.statistics, slab, min(p.resident_x_slabs, p.x_slabs - slab), x_smem); }, gate);
-      multiply(
-          a, b, weights, p.y_slabs, p.resident_y_slabs, y_smem,
-          [&](int slab) { columns.fill(y_statistics, slab, min(p.resident_y_slabs, p.y_slabs - slab), y_smem); }, value);
-      store_chunk(p, at, rows, begin, chunk, value, gate);
+        for (int slab = 0; slab < num_slabs; ++slab)
+          product.multiply(acc, a, b, slabs, [&] {
+            slabs.b = weights.take();
+            slabs.a += Rows::kSlabBytes;
+            if (slabs.a == end) slabs.a = x_smem;
+          });
+      };
+#pragma unroll 1
+      for (int chunk = 0; chunk < p.chunks; ++chunk) {
+        Accumulators gate;
+        Accumulators value;
+        multiply_next(p.x_slabs, gate);
+        multiply_next(p.y_slabs, value);
+        store_chunk(p, at, rows, begin, chunk, value, gate);
+      }
+    } else {
+#pragma unroll 1
+      for (int chunk = 0; chunk < p.chunks; ++chunk) {
+        Accumulators gate;
+        Accumulators value;
+        multiply(
+            a, b, weights, p.x_slabs, p.resident_x_slabs, x_smem,
+            [&](int slab) { rows.fill(begin, smem.statistics, slab, min(p.resident_x_slabs, p.x_slabs - slab), x_smem); }, gate);
+        multiply(
+            a, b, weights, p.y_slabs, p.resident_y_slabs, y_smem,
+            [&](int slab) { columns.fill(y_statistics, slab, min(p.resident_y_slabs, p.y_slabs - slab), y_smem); }, value);
+        store_chunk(p, at, rows, begin, chunk, value, gate);
+      }
     }
   }
 };
 
 template <Arithmetic kArithmetic, int kPositions, bool kIsWhole>
-__global__ void __launch_bounds__(kBlockThreads, blocks_per_sm(kArithmetic, kPositions, kIsWhole))
+__global__ void __launch_bounds__(projection_threads(kArithmetic, kPositions), blocks_per_sm(kArithmetic, kPositions, kIsWhole))
     sm80_output_projection_kernel(const __grid_constant__ OutputProjectionParams p) {
   using Kernel = OutputProjection<kArithmetic, kPositions, kIsWhole>;
   extern __shared__ __align__(1024) std::uint8_t raw[];

@@ -44,7 +44,7 @@ void launch_output_projection(const OutputProjectionParams& params, Arithmetic a
   const std::int64_t blocks = std::min(params.num_tiles, config.is_resident ? std::int64_t{num_sms} : most_blocks);
   chain.add(kernel_of(arithmetic, params.x.width, params.channels, params.p_bias != nullptr, config, is_fed),
             {.blocks = grid_blocks(blocks),
-             .threads = config.is_resident ? kResidentThreads : kBlockThreads,
+             .threads = config.is_resident ? kResidentThreads : projection_threads(arithmetic, config.positions),
              .smem_bytes = config.smem_bytes,
              .overlaps = overlaps},
             params);

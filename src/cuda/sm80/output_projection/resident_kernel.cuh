@@ -193,7 +193,7 @@ struct ResidentOutputProjection {
     const std::int64_t offset = index * kWidth + channel;
     float results[kOctet];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) results[i] = gated_packed<kArithmetic>(value[i / 2][2 * half + i % 2], gate[i / 2][2 * half + i % 2]);
+    for (int i = 0; i < kOctet; ++i) results[i] = gated_packed<kArithmetic>(value[i / 2][2 * half + i % 2], gate_factor<kArithmetic>(gate[i / 2][2 * half + i % 2]));
     if (p.has_residual) {
       std::uint32_t x[4];
       load_words(static_cast<const std::uint16_t*>(p.x.data) + offset, kIsFed || p.x.is_vectorised, x);

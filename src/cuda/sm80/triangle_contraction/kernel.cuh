@@ -18,7 +18,7 @@ namespace trimul::cuda::sm80 {
 template <Arithmetic kArithmetic, bool kIncoming, int kTile>
 struct TriangleContraction {
   static constexpr ContractionTile kShape = contraction_tile(kArithmetic, kTile);
-  static constexpr int kThreads = kBlockThreads;
+  static constexpr int kThreads = kContractionThreads;
   static constexpr int kTileM = kShape.rows;
   static constexpr int kTileN = kShape.columns;
   static constexpr int kWarpRows = kShape.warp_rows;
@@ -203,24 +203,25 @@ struct TriangleContraction {
     Producer producer(p, index, tile);
     for (int stage = 0; stage < p.stages; ++stage) producer.load_next(slabs, smem + static_cast<unsigned>(stage * kStageBytes));
     const std::uint32_t last_stage = smem + static_cast<unsigned>((p.stages - 1) * kStageBytes);
-    std::uint32_t stage = smem;
+    Slabs stage{smem, smem + kABytes};
     // The stage that has just been read, by every thread, is written next; the one behind it has arrived.
     const auto advance = [&] {
       wait_for_oldest(p.stages);
       __syncthreads();
-      producer.load_next(slabs, stage);
-      stage = stage == last_stage ? smem : stage + kStageBytes;
+      producer.load_next(slabs, stage.a);
+      stage.a = stage.a == last_stage ? smem : stage.a + kStageBytes;
+      stage.b = stage.a + kABytes;
     };
     wait_for_oldest(p.stages);
     __syncthreads();
     RingProduct<kArithmetic, kMt, kNt> product;
-    product.start(a, b, stage, kABytes);
+    product.start(a, b, stage);
 #pragma unroll 1
     while (true) {
       float acc[kMt][kNt][4];
       clear(acc);
 #pragma unroll 1
-      for (int slab = 0; slab < slabs; ++slab) product.multiply(acc, a, b, stage, kABytes, advance);
+      for (int slab = 0; slab < slabs; ++slab) product.multiply(acc, a, b, stage, advance);
       store_tile(p, tile, first_row, first_column, acc);
       index += gridDim.x;
       if (index >= p.total_tiles) break;
@@ -230,7 +231,7 @@ struct TriangleContraction {
 };
 
 template <Arithmetic kArithmetic, bool kIncoming, int kTile>
-__global__ void __launch_bounds__(kBlockThreads, contraction_tile(kArithmetic, kTile).blocks_per_sm)
+__global__ void __launch_bounds__(kContractionThreads, contraction_tile(kArithmetic, kTile).blocks_per_sm)
     sm80_triangle_contraction_kernel(const __grid_constant__ TriangleContractionParams p) {
   extern __shared__ __align__(1024) std::uint8_t raw[];
   TriangleContraction<kArithmetic, kIncoming, kTile>::contract(p, ptx::shared_address(raw));

@@ -22,7 +22,7 @@ Kernel kernel_of(Arithmetic arithmetic, bool incoming, int tile) {
 void launch_triangle_contraction(const TriangleContractionParams& params, Arithmetic arithmetic, bool incoming,
                                  const ContractionConfig& config, Chain& chain) {
   chain.add(kernel_of(arithmetic, incoming, config.tile),
-            {.blocks = grid_blocks(config.blocks), .threads = kBlockThreads, .smem_bytes = config.smem_bytes, .overlaps = false},
+            {.blocks = grid_blocks(config.blocks), .threads = kContractionThreads, .smem_bytes = config.smem_bytes, .overlaps = false},
             params);
 }
 
