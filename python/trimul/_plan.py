@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Iterable
 
 from . import _arguments, _checks, _library
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ._arguments import Device, Dtype, Precision
     from .heuristics import TriMulKnobs
 
+_publishing = threading.Lock()
 
 
 class TensorDesc:
@@ -256,8 +258,10 @@ class TriangleMultiplicativeUpdateFwd:
         threads = torch.get_num_threads() if torch is not None and self._problem.device.type == _library.CPU else 0
         options = _library.make_options(self._impl, tuple(self._knobs.as_dict().items()), max_threads=threads)
         plan = _library.PlanHandle(self._problem, options)
-        # In this order: another thread takes a plan that is there for a handle that is there.
-        self._handle, self._plan = plan.value.value, plan
+        with _publishing:
+            # The first one stays: another thread may be executing it by its handle. In this order: a plan that is there is a handle that is there.
+            if self._plan is None:
+                self._handle, self._plan = plan.value.value, plan
 
     def compile(self) -> None:
         """Picks the implementation and its tiles, or takes the plan that the cache has. Builds nothing. Errors as check_support."""

@@ -4,6 +4,7 @@
 import concurrent.futures
 import copy
 import pickle
+import threading
 
 import pytest
 import torch
@@ -196,6 +197,35 @@ def test_threads_share_a_plan(device, rng, threads):
 
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, range(threads)))
+
+
+def test_a_plan_that_is_being_executed_is_not_replaced(device, rng, monkeypatch):
+    """Two threads compile at a time; the second comes to its end after the first one has begun to use what it made."""
+    from trimul import _library
+
+    made = Made(device, rng)
+    both_are_there, first_has_one = threading.Barrier(2), threading.Event()
+
+    class SlowHandle(_library.PlanHandle):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            if both_are_there.wait(timeout=30) == 0:
+                first_has_one.wait(timeout=30)
+
+    monkeypatch.setattr(_library, "PlanHandle", SlowHandle)
+    plan = Plan(made.x, c_hidden=made.served.c, has_in_bias=True, has_out_bias=True)
+    found = []
+
+    def compile_it():
+        plan.compile()
+        found.append((plan._handle, plan._plan))
+        first_has_one.set()
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: compile_it(), range(2)))
+    assert len(found) == 2 and found[0] == found[1]
+    plan.execute(made.x, made.mask, made.weights, made.out, made.workspace)
+    assert torch.equal(made.out, trimul.triangle_multiplicative_update(made.x, mask=made.mask, **made.parameters))
 
 
 def test_cuda_graph(device, rng):
