@@ -158,7 +158,7 @@ struct ResidentInputProjection {
         ptx::cp_async_wait_group<0>();
         __syncthreads();
       }
-      if (tile >= num_tiles_of(p)) return;
+      if (tile >= num_tiles_of(p) || chunks.count == 0) return;
       const Mask mask = spread(mask_factor(p.mask.dtype, mask_bits), lane % 4);
       if (is_fed(p) && next < num_tiles_of(p)) start_rows(p, feed, next, lane);
       if (mask.is_selection)

@@ -166,6 +166,7 @@ struct ResidentOutputProjection {
   /// Of a warp, behind it: its next tile.
   static constexpr int kXFeedBytes = 2 * Row::kFeedBytes;
   static constexpr int kFeedBytes = kXFeedBytes + Columns::kFeedBytes;
+  static_assert(sizeof(SharedStorage) % 128 == 0 && kXFeedBytes % 128 == 0 && kFeedBytes % 128 == 0, "Columns' lines lie on 128 bytes");
 
   /// acc += the product of a step of the fragments with 32 rows of weights.
   static __device__ __forceinline__ void multiply(const B& b, std::uint32_t images, int step, const std::uint32_t (&a)[4], Sums& acc) {
