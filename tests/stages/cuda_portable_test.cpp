@@ -120,7 +120,8 @@ TEST(Sm80Heuristics, RowsAreFedWhereSharedMemoryHasRoom) {
   const core::Problem problem = problem_of(bf16, {1, 512}, {128, 128});
   const auto feeds = [&](const char* architecture) {
     const core::DeviceInfo device = core::describe_architecture(architecture).value();
-    return std::pair(input_projection_config(problem, device, -1).feed_bytes > 0, output_projection_config(problem, device, -1).feed_bytes > 0);
+    return std::pair(input_projection_config(problem, device, -1).feed_bytes > 0,
+                     output_projection_config(problem, device, -1).feed_bytes > 0);
   };
   EXPECT_EQ(feeds("sm80"), std::pair(false, true));
   EXPECT_EQ(feeds("sm86"), std::pair(false, false));
@@ -192,8 +193,8 @@ TEST(Sm80Heuristics, TheContractionFitsEveryArchitecture) {
       const ContractionTile shape = contraction_tile(arithmetic_of(problem), config.tile);
       EXPECT_EQ(shape.rows, config.tile);
       EXPECT_GE(config.smem_bytes, static_cast<std::size_t>(config.stages * (shape.rows + shape.columns) * kSlabRowBytes));
-      const std::int64_t tiles = problem.batch * problem.c_hidden * core::ceil_div(problem.tokens, shape.rows) *
-                                 core::ceil_div(problem.tokens, shape.columns);
+      const std::int64_t tiles =
+          problem.batch * problem.c_hidden * core::ceil_div(problem.tokens, shape.rows) * core::ceil_div(problem.tokens, shape.columns);
       EXPECT_TRUE(std::min<std::int64_t>(1, tiles) <= config.blocks && config.blocks <= tiles);
     }
     EXPECT_TRUE(contraction_config(problem, device, contraction_config(problem, device, 0).tile) == contraction_config(problem, device, 0));

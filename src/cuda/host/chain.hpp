@@ -25,7 +25,8 @@ void allow_shared_memory(Kernel* kernel, std::size_t bytes) {
       cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
 }
 
-/// Whether the code that the current device runs of `kernel` was compiled for compute capability 9.0 or newer, where griddepcontrol.wait is.
+/// Whether the code that the current device runs of `kernel` was compiled for compute capability 9.0 or newer, where griddepcontrol.wait
+/// is.
 bool has_programmatic_launch(const void* kernel);
 
 /// Launch of one kernel of a chain, all but its parameters. `overlaps`: it may start before the kernel before it has finished (programmatic

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programmatic dependent launch, register reallocation, named barriers.
+// Programmatic dependent launch, register reallocation, named barriers, the thread's number.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,13 @@ __device__ __forceinline__ void griddepcontrol_wait() {
 /// griddepcontrol.launch_dependents (sm_90): this block no longer holds back the launch of the next kernel.
 __device__ __forceinline__ void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+/// %tid.x, read anew every time: the compiler keeps neither it nor what follows from it in registers in between.
+__device__ __forceinline__ int thread_again() {
+  int thread = 0;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
 }
 
 /// setmaxnreg.dec (sm_90a). All threads of the warpgroup, converged. Ignored by ptxas unless the kernel has a launch bound.

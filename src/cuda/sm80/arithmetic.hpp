@@ -47,8 +47,8 @@ constexpr int slab_elements(Arithmetic arithmetic) {
 
 /// Threads of the contraction's blocks: four warps, which leave each other enough registers for sums.
 inline constexpr int kContractionThreads = 128;
-/// Threads of the projections' blocks, whose warps work on one tile together: as many as hide the latency of its LayerNorm, but where sums and
-/// parts need the registers.
+/// Threads of the projections' blocks, whose warps work on one tile together: as many as hide the latency of its LayerNorm, but where sums
+/// and parts need the registers.
 constexpr int projection_threads(Arithmetic arithmetic, int positions) {
   const bool needs_registers = arithmetic == Arithmetic::kTf32x3 || arithmetic == Arithmetic::kIeee;
   return positions == 32 || needs_registers ? 128 : 256;

@@ -33,8 +33,8 @@ __device__ __forceinline__ float high_half(std::uint32_t pair) {
   if constexpr (kArithmetic == Arithmetic::kBf16) return __uint_as_float(pair & 0xffff0000U);
   return __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16)));
 }
-/// value * sigmoid(gate) of products whose weights were packed halved (bf16) or as they are (fp16), in two steps: what the gate comes to, and
-/// its product with the value.
+/// value * sigmoid(gate) of products whose weights were packed halved (bf16) or as they are (fp16), in two steps: what the gate comes to,
+/// and its product with the value.
 template <Arithmetic kArithmetic>
 __device__ __forceinline__ float gate_factor(float gate) {
   if constexpr (kArithmetic == Arithmetic::kBf16) return ptx::tanh_approx(gate);
@@ -50,13 +50,6 @@ __device__ __forceinline__ float gated_packed(float value, float factor) {
 template <Arithmetic kArithmetic, int kWidth>
 inline constexpr std::uint32_t kInverseWidths = 0x10001U * (kArithmetic == Arithmetic::kBf16 ? (kWidth == 64 ? 0x3c80U : 0x3c00U)
                                                                                              : (kWidth == 64 ? 0x2400U : 0x2000U));
-
-/// Number of the thread, which the compiler is to read anew instead of keeping it, and what follows from it, from one tile to the next.
-__device__ __forceinline__ int thread_again() {
-  int thread = 0;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
 
 /// How a row is normalised: x scale + shift.
 struct Affine {
@@ -89,8 +82,8 @@ struct FragmentRow {
       load_words(static_cast<const std::uint16_t*>(row) + (t + 4 * j) * kOctet, is_vectorised, values + 4 * j);
   }
 
-  // Rows on their way through shared memory: every chunk has a place of its own for the lane that copies and later reads it, so that neither
-  // needs a barrier. `place`: the row's first chunk of the lane.
+  // Rows on their way through shared memory: every chunk has a place of its own for the lane that copies and later reads it, so that
+  // neither needs a barrier. `place`: the row's first chunk of the lane.
   static constexpr int kPlaceBytes = kChunkBytes * 32;  // from a lane's chunk to its next
   static constexpr int kFeedBytes = kChunks * kPlaceBytes;
 
@@ -123,8 +116,8 @@ struct FragmentRow {
     return lane / 4 % 2 == 0 ? even : odd;
   }
 
-  /// A thread's sum of the squared deviations. Pairs are taken apart in another way than everywhere else, or ptxas would hold all values of the
-  /// rows until they are normalised (fragment_norm.cuh).
+  /// A thread's sum of the squared deviations. Pairs are taken apart in another way than everywhere else, or ptxas would hold all values of
+  /// the rows until they are normalised (fragment_norm.cuh).
   static __device__ __forceinline__ float squares(const Registers& values, float mean) {
     float parts[2] = {0.0F, 0.0F};
 #pragma unroll
@@ -141,9 +134,9 @@ struct FragmentRow {
     return parts[0] + parts[1];
   }
 
-  /// Works out how to normalise rows; `means_of(means)` of them as they stand. The mean of equal 16-bit values is exact; where a row is nearly
-  /// constant the scale is cut short enough for its products with them to be exact too (fragment_norm.cuh). Whole warp. Rows whose squares
-  /// overflow, or whose mean is huge, are multiplied by 2^-70 in place, and eps with them.
+  /// Works out how to normalise rows; `means_of(means)` of them as they stand. The mean of equal 16-bit values is exact; where a row is
+  /// nearly constant the scale is cut short enough for its products with them to be exact too (fragment_norm.cuh). Whole warp. Rows whose
+  /// squares overflow, or whose mean is huge, are multiplied by 2^-70 in place, and eps with them.
   template <int kRows, typename MeansOf>
   static __device__ __forceinline__ void statistics(Registers (&rows)[kRows], float eps, const MeansOf& means_of, Affine (&affine)[kRows]) {
     constexpr float kInverseWidth = 1.0F / kWidth;
@@ -173,7 +166,8 @@ struct FragmentRow {
             is_scaled[row] = is_scaled[row] || is_unsafe[row];
 #pragma unroll
             for (int i = 0; i < kRegisters; ++i)
-              rows[row][i] = pack_pair<kArithmetic>(low_half<kArithmetic>(rows[row][i]) * factor, high_half<kArithmetic>(rows[row][i]) * factor);
+              rows[row][i] =
+                  pack_pair<kArithmetic>(low_half<kArithmetic>(rows[row][i]) * factor, high_half<kArithmetic>(rows[row][i]) * factor);
           }
           continue;
         }
@@ -190,8 +184,8 @@ struct FragmentRow {
     }
   }
 
-  /// Starts the copies of norm[channel] = (weight, bias) into shared memory, in the order of `normalise`: what the threads of a quad read at a
-  /// time lies together. Whole block.
+  /// Starts the copies of norm[channel] = (weight, bias) into shared memory, in the order of `normalise`: what the threads of a quad read
+  /// at a time lies together. Whole block.
   static __device__ __forceinline__ void copy_norm(std::uint32_t to, const float2* norm) {
     const int i = static_cast<int>(threadIdx.x);           // 16 j + 4 r + t
     const int pair = i / 16 * 16 + i % 4 * 4 + i / 4 % 4;  // 16 j + 4 t + r

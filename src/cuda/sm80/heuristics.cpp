@@ -181,12 +181,14 @@ ContractionConfig contraction_config(const core::Problem& problem, const core::D
   const ContractionTile shape = contraction_tile(arithmetic, tile);
   ContractionConfig config{.tile = tile};
   const auto bytes_of = [&](std::int64_t stages) { return stages * (shape.rows + shape.columns) * kSlabRowBytes; };
-  const auto fits = [&](std::int64_t stages) { return (bytes_of(stages) + 1024) * shape.blocks_per_sm <= device.smem_per_block_bytes + 1024; };
+  const auto fits = [&](std::int64_t stages) {
+    return (bytes_of(stages) + 1024) * shape.blocks_per_sm <= device.smem_per_block_bytes + 1024;
+  };
   config.stages = fits(4) ? 4 : fits(3) ? 3 : fits(2) ? 2 : 3;
   config.smem_bytes = static_cast<std::size_t>(bytes_of(config.stages));
   // Blocks that stay copy the first slabs of their next tile while they finish one; those of a tile each share the tiles out more evenly.
-  // Three products of a slab take so long that only the latter counts. us, NVIDIA H200, C = 128: bf16, N = 256, 512 and 1024: 18.8, 101, 730
-  // and 21.3, 105, 720; three products, N = 512: 588 and 541.
+  // Three products of a slab take so long that only the latter counts. us, NVIDIA H200, C = 128: bf16, N = 256, 512 and 1024: 18.8, 101,
+  // 730 and 21.3, 105, 720; three products, N = 512: 588 and 541.
   constexpr std::int64_t kMostRounds = 8;
   const std::int64_t slots = std::int64_t{device.num_sms} * shape.blocks_per_sm;
   config.blocks = arithmetic != Arithmetic::kTf32x3 && tiles(tile) <= kMostRounds * slots ? std::min(slots, tiles(tile)) : tiles(tile);

@@ -165,7 +165,7 @@ class Sm80Plan final : public core::StagedPlanBody {
   std::size_t y_bytes_ = 0;        // of y
   std::int64_t most_copies_ = 0;   // blocks that have room for rows of x behind the planes
   std::size_t copies_bytes_ = 0;   // of that room
-  bool output_overlaps_ = false;  // the output projection's start with the contraction's end
+  bool output_overlaps_ = false;   // the output projection's start with the contraction's end
   ChainGraphs* graphs_ = nullptr;  // of the three kernels
   ChainGraphs* packing_graphs_ = nullptr;
 };
@@ -230,7 +230,8 @@ void Sm80Plan::project_input(std::uint8_t* planes, const core::ExecuteArgs& args
   params.stages = configs_.input.stages;
   params.parts = configs_.input.parts;
   params.is_fed = configs_.input.feed_bytes > 0;
-  params.weight_bytes = static_cast<std::int32_t>(configs_.input.smem_bytes - configs_.input.feed_bytes - static_cast<std::size_t>(problem_.c_z) * sizeof(float2));
+  params.weight_bytes = static_cast<std::int32_t>(configs_.input.smem_bytes - configs_.input.feed_bytes -
+                                                  static_cast<std::size_t>(problem_.c_z) * sizeof(float2));
   params.eps = problem_.eps;
   launch_input_projection(params, arithmetic_, configs_.input, device_.num_sms, chain);
 }

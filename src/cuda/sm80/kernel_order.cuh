@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programmatic dependent launch in code for several architectures: on those before compute capability 9.0, which do not have it, kernels follow
-// one another as ever. Plans ask for overlap only where a kernel's code waits (has_programmatic_launch).
+// Programmatic dependent launch in code for several architectures: on those before compute capability 9.0, which do not have it, kernels
+// follow one another as ever. Plans ask for overlap only where a kernel's code waits (has_programmatic_launch).
 #pragma once
 
 #include "cuda/ptx/grid.cuh"

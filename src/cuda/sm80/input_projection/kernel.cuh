@@ -11,6 +11,7 @@
 #include "cuda/sm80/input_projection/config.hpp"
 #include "cuda/sm80/operand.cuh"
 #include "cuda/sm80/pair_rows.cuh"
+#include "cuda/sm80/ring_product.cuh"
 #include "cuda/sm80/weight_ring.cuh"
 
 namespace trimul::cuda::sm80 {
@@ -122,7 +123,8 @@ struct InputProjection {
     Ring weights(p.weights, p.chunks * p.slabs, rows_smem + static_cast<unsigned>(p.resident_slabs * Rows::kSlabBytes), p.stages);
     weights.start();
     const Positions::Start begin = p.positions.start(tile * kPositions);
-    if (threadIdx.x < kPositions) smem.mask[threadIdx.x] = mask_factor(p.mask.dtype, mask_bits_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x))));
+    if (threadIdx.x < kPositions)
+      smem.mask[threadIdx.x] = mask_factor(p.mask.dtype, mask_bits_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x))));
     const Rows rows{p.x, p.positions, nullptr, p.norm, 1.0F / static_cast<float>(p.x.width), p.eps};
     rows.template prepare<kIsWhole>(begin, smem.statistics, p.slabs, rows_smem);
     if constexpr (kIsPipelined) {

@@ -3,6 +3,7 @@
 // its rows in registers from the load to the last product. No barrier after the weights have arrived.
 #pragma once
 
+#include "cuda/ptx/grid.cuh"
 #include "cuda/sm80/fragment_rows.cuh"
 #include "cuda/sm80/input_projection/kernel.cuh"
 
@@ -79,7 +80,8 @@ struct ResidentInputProjection {
   };
   static __device__ __forceinline__ Place locate(const InputProjectionParams& p, std::uint32_t tile, int g) {
     const Positions::Pair first = p.positions.pair(p.positions.start(std::int64_t{tile} * kTile), g / 2 * 8 + g % 2);
-    return {first.index(p.positions.tokens), first.row < p.positions.rows ? static_cast<std::int32_t>(p.positions.tokens - first.column) : 0};
+    return {first.index(p.positions.tokens),
+            first.row < p.positions.rows ? static_cast<std::int32_t>(p.positions.tokens - first.column) : 0};
   }
 
   static __device__ __forceinline__ void start_rows(const InputProjectionParams& p, std::uint32_t feed, std::uint32_t tile, int lane) {
@@ -118,29 +120,33 @@ struct ResidentInputProjection {
   static __device__ __forceinline__ const float2* norm_of(const InputProjectionParams& p) {
     return reinterpret_cast<const float2*>(shared_memory() + p.weight_bytes);
   }
-  static __device__ __forceinline__ bool is_fed(const InputProjectionParams& p) { return p.is_fed && p.x.is_vectorised; }
+  static __device__ __forceinline__ bool is_fed(const InputProjectionParams& p) {
+    return p.is_fed && p.x.is_vectorised;
+  }
   static __device__ __forceinline__ std::uint32_t feed_of(const InputProjectionParams& p, int thread) {
     return ptx::shared_address(shared_memory()) +
            static_cast<unsigned>(p.weight_bytes + kWidth * 8 + thread / 32 * kFeedBytes + thread % 32 * kChunkBytes);
   }
 
   /// Below 2^31 (is_input_resident).
-  static __device__ __forceinline__ std::uint32_t num_tiles_of(const InputProjectionParams& p) { return static_cast<std::uint32_t>(p.num_tiles); }
+  static __device__ __forceinline__ std::uint32_t num_tiles_of(const InputProjectionParams& p) {
+    return static_cast<std::uint32_t>(p.num_tiles);
+  }
 
   /// A block's chunks of weights.
   struct Chunks {
     int first, count;
   };
 
-  /// The tiles of a warp: `tile` and every (p.groups kWarps)-th behind it. The copies of the block's weights are the threads' last group; they arrive while
-  /// the first tiles are normalised.
+  /// The tiles of a warp: `tile` and every (p.groups kWarps)-th behind it. The copies of the block's weights are the threads' last group;
+  /// they arrive while the first tiles are normalised.
   static __device__ __forceinline__ void project(const InputProjectionParams& p, const Chunks& chunks, std::uint32_t tile) {
     std::uint32_t next_mask_bits = tile < num_tiles_of(p) ? load_mask(p, tile, static_cast<int>(threadIdx.x % 32)) : 0;
     do {
       const std::uint32_t stride = static_cast<unsigned>(p.groups * kWarps);
       const bool is_first = tile < stride;
       const std::uint32_t next = tile + stride;
-      const int thread = thread_again();
+      const int thread = ptx::thread_again();
       const int lane = thread % 32;
       const std::uint32_t feed = feed_of(p, thread);
       const std::uint32_t mask_bits = next_mask_bits;
@@ -162,9 +168,9 @@ struct ResidentInputProjection {
       const Mask mask = spread(mask_factor(p.mask.dtype, mask_bits), lane % 4);
       if (is_fed(p) && next < num_tiles_of(p)) start_rows(p, feed, next, lane);
       if (mask.is_selection)
-        multiply<false>(p, chunks, tile, thread_again() % 32, mask, z);
+        multiply<false>(p, chunks, tile, ptx::thread_again() % 32, mask, z);
       else
-        multiply<true>(p, chunks, tile, thread_again() % 32, mask, z);
+        multiply<true>(p, chunks, tile, ptx::thread_again() % 32, mask, z);
       tile = next;
     } while (tile < num_tiles_of(p));
   }
@@ -201,8 +207,8 @@ struct ResidentInputProjection {
 #pragma unroll
     for (int step = 0; step < Row::kSteps; ++step) {
       const int next = (step + 1) % Row::kSteps;
-      a.load(fragments[(step + 1) % 2], images[step + 1 == Row::kSteps ? 1 : 0] + static_cast<unsigned>(next / kStepsPerSlab * kImageBytes), 0,
-             next % kStepsPerSlab);
+      a.load(fragments[(step + 1) % 2], images[step + 1 == Row::kSteps ? 1 : 0] + static_cast<unsigned>(next / kStepsPerSlab * kImageBytes),
+             0, next % kStepsPerSlab);
 #pragma unroll
       for (int ni = 0; ni < kNt; ++ni) mma_16bit<kArithmetic>(acc[ni], fragments[step % 2], z[ni][2 * step], z[ni][2 * step + 1]);
       if (step % kStepsOfQuarter == 0) words[step / kStepsOfQuarter] = gate<kIsScaled>(mask, t, step / kStepsOfQuarter, before, done);
@@ -219,8 +225,8 @@ struct ResidentInputProjection {
     const AOperand<kArithmetic, Storage::kRows> a(lane, 0);
     const std::int64_t block_bytes = 8 * p.positions.pitch * 2;
     // Where the block goes that is gated next; the first time, there is none.
-    std::uint8_t* to = p.planes + (chunks.first * kInChunkChannels - 8 + g) * (p.positions.pitch * 2) +
-                       (std::int64_t{tile} * kTile + t * kOctet) * 2;
+    std::uint8_t* to =
+        p.planes + (chunks.first * kInChunkChannels - 8 + g) * (p.positions.pitch * 2) + (std::int64_t{tile} * kTile + t * kOctet) * 2;
     const int blocks = chunks.count * kChunkBlocks;
     const auto own_channels = static_cast<unsigned>(max(0, p.channels - chunks.first * kInChunkChannels - g));
     const auto next_destination = [&](int block) {
@@ -267,8 +273,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     Kernel::start_rows(p, Kernel::feed_of(p, thread), tile, thread % 32);
   else
     ptx::cp_async_commit_group();
-  copy_to_shared(ptx::shared_address(Kernel::shared_memory()),
-                 p.weights + std::int64_t{first_chunk} * Kernel::kSlabs * Kernel::kImageBytes,
+  copy_to_shared(ptx::shared_address(Kernel::shared_memory()), p.weights + std::int64_t{first_chunk} * Kernel::kSlabs * Kernel::kImageBytes,
                  chunks.count * Kernel::kSlabs * Kernel::kImageBytes);
   ptx::cp_async_commit_group();
   ptx::cp_async_wait_group<1>();

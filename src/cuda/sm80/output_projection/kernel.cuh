@@ -12,6 +12,7 @@
 #include "cuda/sm80/output_projection/config.hpp"
 #include "cuda/sm80/pair_rows.cuh"
 #include "cuda/sm80/plane_columns.cuh"
+#include "cuda/sm80/ring_product.cuh"
 #include "cuda/sm80/weight_ring.cuh"
 
 namespace trimul::cuda::sm80 {

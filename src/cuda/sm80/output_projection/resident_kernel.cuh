@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "cuda/ptx/grid.cuh"
 #include "cuda/ptx/shared_address.cuh"
 #include "cuda/sm80/fragment_rows.cuh"
 #include "cuda/sm80/kernel_order.cuh"
@@ -38,7 +39,8 @@ struct FragmentColumns {
     return static_cast<unsigned>(line * 128 + (((first + chunk) ^ 2 * (line % kColumnChunks)) << 4));
   }
 
-  /// Starts the copies of a tile. `from`: channel lane / kColumnChunks of the lane's chunk, which is chunk lane % kColumnChunks of the tile.
+  /// Starts the copies of a tile. `from`: channel lane / kColumnChunks of the lane's chunk, which is chunk lane % kColumnChunks of the
+  /// tile.
   static __device__ __forceinline__ void start(std::uint32_t feed, const std::uint8_t* from, std::int64_t pitch_bytes, bool is_valid,
                                                int lane) {
     constexpr int kPassChannels = 32 / kColumnChunks;
@@ -92,7 +94,8 @@ struct FragmentColumns {
       rows[1][k / 2] = __byte_perm(words[k], words[k + 1], 0x7632);
     }
     Affine affine[2];
-    Row::template statistics<2>(rows, eps, [&](float(&means)[2]) { means_as_a<Arithmetic::kBf16, kHidden>(rows, means); }, affine);
+    Row::template statistics<2>(
+        rows, eps, [&](float(&means)[2]) { means_as_a<Arithmetic::kBf16, kHidden>(rows, means); }, affine);
 #pragma unroll
     for (int k = 0; k < kChannels; k += 2) {
       const float4 n = *reinterpret_cast<const float4*>(norm + channel_of(k, t));
@@ -194,7 +197,8 @@ struct ResidentOutputProjection {
     const std::int64_t offset = index * kWidth + channel;
     float results[kOctet];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) results[i] = gated_packed<kArithmetic>(value[i / 2][2 * half + i % 2], gate_factor<kArithmetic>(gate[i / 2][2 * half + i % 2]));
+    for (int i = 0; i < kOctet; ++i)
+      results[i] = gated_packed<kArithmetic>(value[i / 2][2 * half + i % 2], gate_factor<kArithmetic>(gate[i / 2][2 * half + i % 2]));
     if (p.has_residual) {
       std::uint32_t x[4];
       load_words(static_cast<const std::uint16_t*>(p.x.data) + offset, kIsFed || p.x.is_vectorised, x);
@@ -223,10 +227,13 @@ struct ResidentOutputProjection {
   };
   static __device__ __forceinline__ Place locate(const OutputProjectionParams& p, std::uint32_t tile, int g) {
     const Positions::Pair first = p.positions.pair(p.positions.start(std::int64_t{tile} * kTile), 2 * g);
-    return {first.index(p.positions.tokens), first.row < p.positions.rows ? static_cast<std::int32_t>(p.positions.tokens - first.column) : 0};
+    return {first.index(p.positions.tokens),
+            first.row < p.positions.rows ? static_cast<std::int32_t>(p.positions.tokens - first.column) : 0};
   }
   /// Below 2^31 (is_output_resident).
-  static __device__ __forceinline__ std::uint32_t num_tiles_of(const OutputProjectionParams& p) { return static_cast<std::uint32_t>(p.num_tiles); }
+  static __device__ __forceinline__ std::uint32_t num_tiles_of(const OutputProjectionParams& p) {
+    return static_cast<std::uint32_t>(p.num_tiles);
+  }
 
   static __device__ __forceinline__ std::uint32_t feed_of(const SharedStorage& smem, int thread) {
     return ptx::shared_address(&smem) + static_cast<unsigned>(sizeof(smem) + thread / 32 * kFeedBytes);
@@ -250,7 +257,7 @@ struct ResidentOutputProjection {
   /// The tiles of a warp: `tile`, whose copies have been started, and every (gridDim.x kWarps)-th behind it.
   static __device__ __forceinline__ void project(const OutputProjectionParams& p, const SharedStorage& smem, std::uint32_t tile) {
     while (tile < num_tiles_of(p)) {
-      const int thread = thread_again();
+      const int thread = ptx::thread_again();
       const int lane = thread % 32;
       const std::uint32_t feed = feed_of(smem, thread);
       const Place place = locate(p, tile, lane / 4);
@@ -264,25 +271,27 @@ struct ResidentOutputProjection {
         if constexpr (kIsFed)
           Columns::take(feed + kXFeedBytes, lane, words);
         else
-          Columns::load(p.y + (std::int64_t{tile} * kTile + 2 * (lane / 4)) * y_bytes(kArithmetic), p.positions.pitch * y_bytes(kArithmetic),
-                        place.num_valid > 0, lane % 4, words);
+          Columns::load(p.y + (std::int64_t{tile} * kTile + 2 * (lane / 4)) * y_bytes(kArithmetic),
+                        p.positions.pitch * y_bytes(kArithmetic), place.num_valid > 0, lane % 4, words);
         Columns::normalise(words, lane % 4, p.eps, smem.norm_out, u);
       }
       Rows z;
       take_x(p, feed, place, lane, z);
       Affine affine[2];
-      Row::template statistics<2>(z, p.eps, [&](float(&means)[2]) { means_as_a<kArithmetic, kWidth>(z, means); }, affine);
+      Row::template statistics<2>(
+          z, p.eps, [&](float(&means)[2]) { means_as_a<kArithmetic, kWidth>(z, means); }, affine);
       Row::template normalise<2>(z, affine, smem.norm_in, lane % 4);
       tile += gridDim.x * kWarps;
       if constexpr (kIsFed) {
         __syncwarp();  // every lane has taken what it reads
         if (tile < num_tiles_of(p)) start_rows(p, feed, tile, lane);
       }
-      multiply_tile(p, smem, place, thread_again() % 32, z, u);
+      multiply_tile(p, smem, place, ptx::thread_again() % 32, z, u);
     }
   }
 
-  static __device__ __forceinline__ void take_x(const OutputProjectionParams& p, std::uint32_t feed, const Place& place, int lane, Rows& z) {
+  static __device__ __forceinline__ void take_x(const OutputProjectionParams& p, std::uint32_t feed, const Place& place, int lane,
+                                                Rows& z) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if constexpr (kIsFed) {
@@ -296,8 +305,8 @@ struct ResidentOutputProjection {
     }
   }
 
-  static __device__ __forceinline__ void multiply_tile(const OutputProjectionParams& p, const SharedStorage& smem, const Place& place, int lane,
-                                                       const Rows& z, const typename Columns::Fragments& u) {
+  static __device__ __forceinline__ void multiply_tile(const OutputProjectionParams& p, const SharedStorage& smem, const Place& place,
+                                                       int lane, const Rows& z, const typename Columns::Fragments& u) {
     const int t = lane % 4;
 #pragma unroll 1
     for (int first = 0; first < kWidth; first += 8 * kNt) {

@@ -2,14 +2,15 @@
 // Triangle contraction: for every sample and channel y = A B^T (outgoing) or A^T B (incoming) of N x N planes.
 // docs/kernels/sm80-triangle-contraction.md has the schedule and what was tried.
 //
-// A block takes tiles of the planes in turn and streams their slabs of k through a ring of shared memory, filled by cp.async; the slabs of the
-// next tile follow those of the last without a gap. Outgoing, k runs along the rows of the planes, incoming across them; the operands keep
-// the order they have in memory and are read accordingly.
+// A block takes tiles of the planes in turn and streams their slabs of k through a ring of shared memory, filled by cp.async; the slabs of
+// the next tile follow those of the last without a gap. Outgoing, k runs along the rows of the planes, incoming across them; the operands
+// keep the order they have in memory and are read accordingly.
 #pragma once
 
 #include "cuda/ptx/shared_address.cuh"
 #include "cuda/sm80/kernel_order.cuh"
 #include "cuda/sm80/operand.cuh"
+#include "cuda/sm80/ring_product.cuh"
 #include "cuda/sm80/triangle_contraction/config.hpp"
 #include "cuda/sm80/weight_ring.cuh"
 
