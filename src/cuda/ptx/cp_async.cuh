@@ -51,14 +51,10 @@ __device__ __forceinline__ uint4 load_shared_uint4(std::uint32_t address) {
   return value;
 }
 
-/// ld.shared.v4.f32, 16-byte aligned.
+/// The same as four numbers.
 __device__ __forceinline__ float4 load_shared_float4(std::uint32_t address) {
-  float4 value;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "r"(address)
-               : "memory");
-  return value;
+  const uint4 bits = load_shared_uint4(address);
+  return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w));
 }
 
 /// st.shared.v4.b32, 16-byte aligned.

@@ -192,7 +192,7 @@ struct ResidentInputProjection {
     }
   }
 
-  /// acc = the products of 16 rows of weights, while the ones before are gated. `fragment`: of the first step, and on return of the next
+  /// acc = the products of 16 rows of weights, while the ones before are gated. `fragments`: of the first step, and on return of the next
   /// block's; `images`: of this block and of the next.
   template <bool kIsScaled>
   static __device__ __forceinline__ void multiply_block(const AOperand<kArithmetic, Storage::kRows>& a, const std::uint32_t (&images)[2],
