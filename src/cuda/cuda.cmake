@@ -29,7 +29,7 @@ function(trimul_kernels name architectures)
 endfunction()
 
 trimul_kernels(trimul_kernels_portable "${TRIMUL_PORTABLE_ARCHITECTURES}"
-  cuda/host/chain.cu cuda/sm80/packed_weights.cu
+  cuda/host/chain.cu cuda/sm80/packed_weights.cu cuda/sm80/scaled_weights.cu cuda/sm80/mask_scale.cu
   cuda/sm80/input_projection/launch.cu cuda/sm80/triangle_contraction/launch.cu cuda/sm80/output_projection/launch.cu)
 if(TRIMUL_HOPPER_ARCHITECTURES)
   target_sources(trimul_objects PRIVATE cuda/sm90/heuristics.cpp cuda/sm90/implementation.cpp)

@@ -31,8 +31,8 @@ constexpr Kind kKinds[] = {
     {core::DType::kBf16, core::Precision::kTf32x3, Arithmetic::kBf16},  {core::DType::kBf16, core::Precision::kBf16, Arithmetic::kBf16},
     {core::DType::kBf16, core::Precision::kIeee, Arithmetic::kIeee},    {core::DType::kF16, core::Precision::kDefault, Arithmetic::kFp16},
     {core::DType::kF16, core::Precision::kTf32, Arithmetic::kFp16},     {core::DType::kF16, core::Precision::kBf16, Arithmetic::kBf16},
-    {core::DType::kF16, core::Precision::kIeee, Arithmetic::kIeee},     {core::DType::kF32, core::Precision::kDefault, Arithmetic::kTf32x3},
-    {core::DType::kF32, core::Precision::kTf32x3, Arithmetic::kTf32x3}, {core::DType::kF32, core::Precision::kTf32, Arithmetic::kTf32},
+    {core::DType::kF16, core::Precision::kIeee, Arithmetic::kIeee},     {core::DType::kF32, core::Precision::kDefault, Arithmetic::kPairs},
+    {core::DType::kF32, core::Precision::kTf32x3, Arithmetic::kPairs}, {core::DType::kF32, core::Precision::kTf32, Arithmetic::kScaled},
     {core::DType::kF32, core::Precision::kIeee, Arithmetic::kIeee},     {core::DType::kF32, core::Precision::kBf16, Arithmetic::kBf16}};
 constexpr int kGrains[] = {-1, 0, 1, 2};  // -1: the choice by size
 
@@ -95,8 +95,8 @@ TEST(Sm80Heuristics, TheArithmeticFollowsFromDtypeAndPrecision) {
 
 TEST(Sm80Heuristics, NarrowWidthsAreComputedInFp32UnlessTf32WasAskedFor) {
   for (const Kind& kind : kKinds) {
-    const bool keeps_tf32 = kind.arithmetic == Arithmetic::kTf32;
-    EXPECT_EQ(arithmetic_of(problem_of(kind, {1, 9}, {128, 31})), keeps_tf32 ? Arithmetic::kTf32 : Arithmetic::kIeee)
+    const bool keeps_tf32 = kind.arithmetic == Arithmetic::kScaled;
+    EXPECT_EQ(arithmetic_of(problem_of(kind, {1, 9}, {128, 31})), keeps_tf32 ? Arithmetic::kScaled : Arithmetic::kIeee)
         << core::dtype_name(kind.x_dtype) << ", " << core::precision_name(kind.precision);
   }
 }

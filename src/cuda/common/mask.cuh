@@ -41,6 +41,17 @@ __device__ __forceinline__ float mask_factor(core::DType dtype, std::uint32_t bi
   return 0.0F;
 }
 
+/// Offset of sample `sample` in elements.
+__device__ __forceinline__ std::int64_t mask_sample_offset(const MaskParams& mask, std::int64_t sample) {
+  std::int64_t offset = 0;
+  for (int d = mask.num_leading - 1; d > 0; --d) {
+    const std::int64_t outer = sample / mask.leading_sizes[d];
+    offset += (sample - outer * mask.leading_sizes[d]) * mask.leading_strides[d];
+    sample = outer;
+  }
+  return offset + sample * mask.leading_strides[0];
+}
+
 /// Mask bits of position `offset` (0..63) of a tile. Zero bits, which are zero in every dtype, in the padding; without a mask the bits of
 /// 1.0F (pack_mask sets the dtype to fp32 then).
 __device__ __forceinline__ std::uint32_t load_tile_mask(const MaskParams& mask, const PairTiling& tiling, std::uint32_t tile,

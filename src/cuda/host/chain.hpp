@@ -55,7 +55,7 @@ using ChainKey = core::InlineVector<std::uint64_t, 64>;
 /// Instantiated graphs of a chain with given overlaps on one device, whatever its kernels are. They live as long as the process.
 class ChainGraphs {
  public:
-  static constexpr std::size_t kMostKernels = 4;
+  static constexpr std::size_t kMostKernels = 5;
 
   /// Those of the current device, made at the first call. Null where the driver cannot make them; Chain launches one by one then.
   static ChainGraphs* of_current_device(std::span<const bool> overlaps);

@@ -54,21 +54,6 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint3
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// mma.sync m16n8k8, TF32 operands (fp32 bits of which the last 13 do not count), fp32 sums: d += A B. Lane l holds, with g = l / 4 and t =
-/// l % 4: of A the rows g, g + 8 at column t, then the same rows at t + 4; of B (8 x 8) rows t and t + 4 of column g; d as mma_m16n8k16.
-__device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-/// cvt.rna.tf32.f32: rounded to the 10 bits of TF32's mantissa, halves away from zero.
-__device__ __forceinline__ std::uint32_t round_to_tf32(float value) {
-  std::uint32_t rounded;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
-  return rounded;
-}
-
 /// tanh.approx.f32 (sm_75): absolute error at most 5e-4 relative to 1 (docs/numerics.md), 8 clocks a warp.
 __device__ __forceinline__ float tanh_approx(float x) {
   float y;

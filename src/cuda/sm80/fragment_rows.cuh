@@ -16,14 +16,6 @@
 namespace trimul::cuda::sm80 {
 
 template <Arithmetic kArithmetic>
-__device__ __forceinline__ void mma_16bit(float (&d)[4], const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1) {
-  if constexpr (kArithmetic == Arithmetic::kBf16)
-    ptx::mma_m16n8k16(d, a, b0, b1);
-  else
-    ptx::mma_m16n8k16_f16(d, a, b0, b1);
-}
-
-template <Arithmetic kArithmetic>
 __device__ __forceinline__ float low_half(std::uint32_t pair) {
   if constexpr (kArithmetic == Arithmetic::kBf16) return __uint_as_float(pair << 16);
   return __half2float(__ushort_as_half(static_cast<unsigned short>(pair & 0xffffU)));

@@ -36,7 +36,7 @@ Arithmetic arithmetic_of(const core::Problem& problem) {
   if (problem.c_hidden < kNarrowWidth && (is_16_bit || problem.precision != Precision::kTf32)) return Arithmetic::kIeee;
   if (problem.precision == Precision::kBf16 || problem.x_dtype == core::DType::kBf16) return Arithmetic::kBf16;
   if (problem.x_dtype == core::DType::kF16) return Arithmetic::kFp16;
-  return problem.precision == Precision::kTf32 ? Arithmetic::kTf32 : Arithmetic::kTf32x3;
+  return problem.precision == Precision::kTf32 ? Arithmetic::kScaled : Arithmetic::kPairs;
 }
 
 namespace {
@@ -191,7 +191,7 @@ ContractionConfig contraction_config(const core::Problem& problem, const core::D
   // 730 and 21.3, 105, 720; three products, N = 512: 588 and 541.
   constexpr std::int64_t kMostRounds = 8;
   const std::int64_t slots = std::int64_t{device.num_sms} * shape.blocks_per_sm;
-  config.blocks = arithmetic != Arithmetic::kTf32x3 && tiles(tile) <= kMostRounds * slots ? std::min(slots, tiles(tile)) : tiles(tile);
+  config.blocks = arithmetic != Arithmetic::kPairs && tiles(tile) <= kMostRounds * slots ? std::min(slots, tiles(tile)) : tiles(tile);
   return config;
 }
 

@@ -31,7 +31,7 @@ struct ProjectionConfig {
 /// Positions of the largest tile of the projections: three products hold two numbers for each of fp32's, and more accumulators would not
 /// leave enough registers.
 constexpr int most_positions(Arithmetic arithmetic) {
-  return arithmetic == Arithmetic::kTf32x3 ? 64 : 128;
+  return arithmetic == Arithmetic::kPairs ? 64 : 128;
 }
 
 /// A block of the contraction: its tile, and the part of it that a warp has.
@@ -43,8 +43,8 @@ struct ContractionTile {
 
 /// `rows`: 128 or 64. A square, but for three products, whose parts take the registers of half of the sums.
 constexpr ContractionTile contraction_tile(Arithmetic arithmetic, int rows) {
-  const int columns = arithmetic == Arithmetic::kTf32x3 ? 64 : rows;
-  return {rows, columns, rows / 2, columns / 2, rows == 128 ? 2 : arithmetic == Arithmetic::kTf32x3 ? 3 : 4};
+  const int columns = arithmetic == Arithmetic::kPairs ? 64 : rows;
+  return {rows, columns, rows / 2, columns / 2, rows == 128 ? 2 : arithmetic == Arithmetic::kPairs ? 3 : 4};
 }
 
 struct ContractionConfig {

@@ -13,6 +13,7 @@
 #include "cuda/host/mask_params.hpp"
 #include "cuda/sm80/heuristics.hpp"
 #include "cuda/sm80/input_projection/config.hpp"
+#include "cuda/sm80/mask_scale.hpp"
 #include "cuda/sm80/output_projection/config.hpp"
 #include "cuda/sm80/packed_weights.hpp"
 #include "cuda/sm80/triangle_contraction/config.hpp"
@@ -67,6 +68,9 @@ class Sm80Plan final : public core::StagedPlanBody {
       copies_bytes_ = static_cast<std::size_t>(most_copies_ * configs.output.positions * problem.c_z *
                                                static_cast<std::int64_t>(core::dtype_bytes(problem.x_dtype)));
     }
+    if (is_scaled(arithmetic_) && problem.has_mask)
+      mask_scale_bytes_ = static_cast<std::size_t>(
+          core::round_up(problem.batch * positions_.n_pad * std::int64_t{sizeof(float)}, core::kWorkspaceAlignmentBytes));
     if (device.is_hypothetical) return;
     const DeviceGuard guard(device.device.index);
     const auto smem_bytes = static_cast<std::size_t>(device.smem_per_block_bytes);
@@ -74,12 +78,13 @@ class Sm80Plan final : public core::StagedPlanBody {
     prepare_triangle_contraction(arithmetic_, is_incoming(), configs_.contraction, smem_bytes);
     output_overlaps_ =
         prepare_output_projection(arithmetic_, problem.c_z, problem.c_hidden, problem.has_out_bias, configs_.output, smem_bytes);
-    const std::array chain{false, false, false, output_overlaps_};
-    graphs_ = ChainGraphs::of_current_device(std::span(chain).subspan(1));
-    packing_graphs_ = ChainGraphs::of_current_device(chain);
+    const std::array chain{false, false, false, false, output_overlaps_};
+    const std::size_t others = mask_scale_bytes_ > 0 ? 0 : 1;  // than those of a packed call with mask_scale
+    graphs_ = ChainGraphs::of_current_device(std::span(chain).subspan(others + 1));
+    packing_graphs_ = ChainGraphs::of_current_device(std::span(chain).subspan(others));
   }
 
-  [[nodiscard]] std::size_t workspace_bytes() const override { return 2 * plane_bytes_ + y_bytes_ + copies_bytes_; }
+  [[nodiscard]] std::size_t workspace_bytes() const override { return mask_scale_begin() + mask_scale_bytes_; }
 
   [[nodiscard]] std::string explain() const override {
     const bool is_whole = configs_.input.is_whole && configs_.output.is_whole;
@@ -109,6 +114,11 @@ class Sm80Plan final : public core::StagedPlanBody {
   void execute_stage(core::Stage stage, const core::ExecuteArgs& args) const override;
 
  private:
+  [[nodiscard]] std::size_t mask_scale_begin() const { return 2 * plane_bytes_ + y_bytes_ + copies_bytes_; }
+  [[nodiscard]] const float* mask_scale(const core::ExecuteArgs& args) const {
+    return mask_scale_bytes_ == 0 ? nullptr
+                                  : reinterpret_cast<const float*>(static_cast<const std::uint8_t*>(args.workspace) + mask_scale_begin());
+  }
   [[nodiscard]] bool is_incoming() const { return problem_.direction == core::Direction::kIncoming; }
   static std::string describe_projection(const ProjectionConfig& config) {
     if (!config.is_resident) return core::text(config.positions, " positions");
@@ -119,8 +129,8 @@ class Sm80Plan final : public core::StagedPlanBody {
     switch (arithmetic_) {
       case Arithmetic::kBf16: return "bf16 operands, fp32 sums";
       case Arithmetic::kFp16: return "fp16 operands, fp32 sums, y in fp32";
-      case Arithmetic::kTf32: return "tf32 operands, fp32 sums";
-      case Arithmetic::kTf32x3: return "three tf32 products of fp32 operands, fp32 sums";
+      case Arithmetic::kScaled: return "scaled fp16 operands, with as many bits as tf32, fp32 sums";
+      case Arithmetic::kPairs: return "three products of fp32 operands in two scaled fp16 parts, fp32 sums";
       case Arithmetic::kIeee: return "fp32";
     }
     return "";
@@ -129,7 +139,7 @@ class Sm80Plan final : public core::StagedPlanBody {
     switch (arithmetic_) {
       case Arithmetic::kBf16: return "normalised rows, a and b, y, out";
       case Arithmetic::kFp16:
-      case Arithmetic::kTf32: return "normalised rows, a and b, out";
+      case Arithmetic::kScaled: return "normalised rows, a and b, out";
       default: return "out";
     }
   }
@@ -150,7 +160,7 @@ class Sm80Plan final : public core::StagedPlanBody {
   /// `in_chain`: behind the stages before it, whose end the output projection may overlap with.
   void run_stage(core::Stage stage, const core::ExecuteArgs& args, bool in_chain, Chain& chain) const;
   void project_input(std::uint8_t* planes, const core::ExecuteArgs& args, Chain& chain) const;
-  void contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* y, Chain& chain) const;
+  void contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* y, const core::ExecuteArgs& args, Chain& chain) const;
   void project_output(const std::uint8_t* y, const core::ExecuteArgs& args, bool overlaps, Chain& chain) const;
 
   std::uint64_t id_ = next_plan_id();
@@ -165,6 +175,7 @@ class Sm80Plan final : public core::StagedPlanBody {
   std::size_t y_bytes_ = 0;        // of y
   std::int64_t most_copies_ = 0;   // blocks that have room for rows of x behind the planes
   std::size_t copies_bytes_ = 0;   // of that room
+  std::size_t mask_scale_bytes_ = 0;  // behind it, of what launch_mask_scale finds; 0: nothing
   bool output_overlaps_ = false;   // the output projection's start with the contraction's end
   ChainGraphs* graphs_ = nullptr;  // of the three kernels
   ChainGraphs* packing_graphs_ = nullptr;
@@ -207,7 +218,7 @@ void Sm80Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, bool 
   std::uint8_t* const y = a + 2 * plane_bytes_;
   switch (stage) {
     case core::Stage::kInputProjection: return project_input(a, args, chain);
-    case core::Stage::kTriangleContraction: return contract(a, b, y, chain);
+    case core::Stage::kTriangleContraction: return contract(a, b, y, args, chain);
     case core::Stage::kOutputProjection: return project_output(y, args, in_chain && output_overlaps_, chain);
   }
 }
@@ -218,9 +229,21 @@ void Sm80Plan::project_input(std::uint8_t* planes, const core::ExecuteArgs& args
   params.x = x_tensor(args);
   params.weights = weights.at(layout_.in_weight);
   params.norm = reinterpret_cast<const float2*>(weights.at(layout_.norm_in));
-  params.bias = problem_.has_in_bias ? reinterpret_cast<const float*>(weights.at(layout_.in_bias)) : nullptr;
+  if (is_scaled(arithmetic_)) {
+    params.affine = reinterpret_cast<const float2*>(weights.at(layout_.in_affine));
+    params.mask_scale = mask_scale(args);
+    params.is_incoming = is_incoming();
+  }
+  params.bias = problem_.has_in_bias && !is_scaled(arithmetic_) ? reinterpret_cast<const float*>(weights.at(layout_.in_bias)) : nullptr;
   params.planes = planes;
   if (args.mask) params.mask = pack_mask(*args.mask, problem_, true);
+  if (mask_scale_bytes_ > 0)
+    launch_mask_scale({.mask = params.mask,
+                       .scale = const_cast<float*>(params.mask_scale),
+                       .batch = problem_.batch,
+                       .tokens = problem_.tokens,
+                       .n_pad = positions_.n_pad},
+                      is_incoming(), chain);
   params.positions = positions_;
   params.num_tiles = positions_.pitch / configs_.input.positions;
   params.channels = static_cast<std::int32_t>(2 * problem_.c_hidden);
@@ -236,11 +259,16 @@ void Sm80Plan::project_input(std::uint8_t* planes, const core::ExecuteArgs& args
   launch_input_projection(params, arithmetic_, configs_.input, device_.num_sms, chain);
 }
 
-void Sm80Plan::contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* y, Chain& chain) const {
+void Sm80Plan::contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* y, const core::ExecuteArgs& args, Chain& chain) const {
   TriangleContractionParams params{};
   params.a = a;
   params.b = b;
   params.y = y;
+  if (is_scaled(arithmetic_)) {
+    params.exponents = reinterpret_cast<const std::int32_t*>(static_cast<const Sm80PackedWeights&>(*args.weights).at(layout_.exponents));
+    params.mask_scale = mask_scale(args);
+  }
+  params.channels = static_cast<std::int32_t>(problem_.c_hidden);
   params.pitch = positions_.pitch;
   params.sample = positions_.n_pad * problem_.tokens;
   params.tokens = problem_.tokens;
@@ -256,7 +284,7 @@ void Sm80Plan::contract(const std::uint8_t* a, const std::uint8_t* b, std::uint8
 void Sm80Plan::project_output(const std::uint8_t* y, const core::ExecuteArgs& args, bool overlaps, Chain& chain) const {
   const auto& weights = static_cast<const Sm80PackedWeights&>(*args.weights);
   const auto bias_at = [&](std::int64_t offset) {
-    return problem_.has_out_bias ? reinterpret_cast<const float*>(weights.at(offset)) : nullptr;
+    return problem_.has_out_bias && !is_scaled(arithmetic_) ? reinterpret_cast<const float*>(weights.at(offset)) : nullptr;
   };
   OutputProjectionParams params{};
   params.x = x_tensor(args);
@@ -265,6 +293,10 @@ void Sm80Plan::project_output(const std::uint8_t* y, const core::ExecuteArgs& ar
   params.weights = weights.at(layout_.out_weight);
   params.norm_in = reinterpret_cast<const float2*>(weights.at(layout_.norm_in));
   params.norm_out = reinterpret_cast<const float2*>(weights.at(layout_.norm_out));
+  if (is_scaled(arithmetic_)) {
+    params.p_affine = reinterpret_cast<const float2*>(weights.at(layout_.p_out_affine));
+    params.g_affine = reinterpret_cast<const float2*>(weights.at(layout_.g_out_affine));
+  }
   params.p_bias = bias_at(layout_.p_out_bias);
   params.g_bias = bias_at(layout_.g_out_bias);
   const bool overwrites_rows = copies_bytes_ > 0 && args.out == args.x;

@@ -3,28 +3,11 @@
 
 #include <algorithm>
 
-#include "cuda/common/parameter_source.cuh"
-#include "cuda/ptx/matrix.cuh"
+#include "cuda/sm80/pack_params.cuh"
 #include "cuda/sm80/variants.hpp"
 
 namespace trimul::cuda::sm80 {
 namespace {
-
-struct PackParams {
-  ParameterSources from;
-  std::uint8_t* packed;
-  Arithmetic arithmetic;
-  std::int64_t c_z, c_hidden;
-  PackedLayout layout;
-};
-
-/// Channel of a chunk of the output projection that row `row` of its images belongs to: a thread that holds the columns 2 t, 2 t + 1 of
-/// each of four n-tiles has the eight channels from 8 t on.
-__device__ int out_channel_of(int row) {
-  const int ni = row % 32 / 8;
-  const int c = row % 8;
-  return row / 32 * 32 + 8 * (c / 2) + 2 * ni + c % 2;
-}
 
 /// A matrix of [rows, width] and a row of it; no row: zeros.
 struct MatrixRow {
@@ -40,11 +23,6 @@ struct MatrixRow {
 /// Channel at place k of an operand in the order of fragment_rows.cuh: of 32 channels, chunk q and pair t of it hold chunk t's pair q.
 __device__ std::int64_t quad_ordered(std::int64_t k) {
   return k / 32 * 32 + k / 2 % 4 * 8 + k / 8 % 4 * 2 + k % 2;
-}
-
-/// An infinite weight of a gate makes it 0 or 1, and so does the largest number of TF32, of which both parts are finite (split_tf32).
-__device__ float finite(float value) {
-  return isinf(value) ? copysignf(0x1.ffcp127F, value) : value;
 }
 
 /// One 16-byte chunk: k from `first` on.
@@ -65,8 +43,7 @@ __device__ uint4 pack_chunk(Arithmetic arithmetic, const MatrixRow& from, std::i
         break;
       }
       case Arithmetic::kFp16: words[i / 2] |= std::uint32_t{__half_as_ushort(__float2half_rn(value))} << (i % 2 * 16); break;
-      case Arithmetic::kTf32: words[i % 4] = ptx::round_to_tf32(value); break;
-      default: words[i % 4] = __float_as_uint(from.is_gate ? finite(value) : value);
+      default: words[i % 4] = __float_as_uint(from.is_gate ? finite_weight(value) : value);
     }
   }
   return make_uint4(words[0], words[1], words[2], words[3]);
@@ -169,6 +146,10 @@ Sm80PackedWeights::Sm80PackedWeights(const core::Parameters& parameters, Arithme
   if (memory == nullptr) memory = own_.emplace(device, bytes()).data();
   data_ = static_cast<std::uint8_t*>(memory);
   const PackParams params{sources_of(parameters), data_, arithmetic, c_z, c_hidden, layout_};
+  if (is_scaled(arithmetic)) {
+    pack_scaled_weights(params, chain);
+    return;
+  }
   const std::int64_t chunks =
       (layout_.in_chunks * layout_.x_slabs * kInChunkRows + layout_.out_chunks * (layout_.x_slabs + layout_.y_slabs) * kOutChunkRows) *
       kChunksPerSlabRow;

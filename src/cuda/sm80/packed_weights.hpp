@@ -32,9 +32,16 @@ struct PackedLayout {
     out_weight = place(out_chunks * (x_slabs + y_slabs) * kOutChunkRows * kSlabRowBytes);
     norm_in = place(core::round_up(c_z, kNormPadding) * 8);
     norm_out = place(core::round_up(c_hidden, kNormPadding) * 8);
-    in_bias = place(in_chunks * kInChunkRows * 4);
-    p_out_bias = place(out_chunks * kOutChunkRows * 4);
-    g_out_bias = place(out_chunks * kOutChunkRows * 4);
+    if (is_scaled(arithmetic)) {
+      in_affine = place(in_chunks * kInChunkRows * 8);
+      p_out_affine = place(out_chunks * kOutChunkRows * 8);
+      g_out_affine = place(out_chunks * kOutChunkRows * 8);
+      exponents = place(2 * c_hidden * 4);
+    } else {
+      in_bias = place(in_chunks * kInChunkRows * 4);
+      p_out_bias = place(out_chunks * kOutChunkRows * 4);
+      g_out_bias = place(out_chunks * kOutChunkRows * 4);
+    }
     bytes = end;
   }
 
@@ -46,8 +53,12 @@ struct PackedLayout {
   std::int64_t out_weight;  // [out_chunks][x_slabs of g_out, y_slabs of p_out] images of 64 rows, in the order of out_channel_of
   std::int64_t norm_in;     // [C_z] pairs (weight, bias)
   std::int64_t norm_out;    // [C] pairs
-  std::int64_t in_bias;     // as the rows of in_weight
-  std::int64_t p_out_bias, g_out_bias;  // [C_z]
+  std::int64_t in_bias = 0;                     // as the rows of in_weight
+  std::int64_t p_out_bias = 0, g_out_bias = 0;  // [C_z]
+  // Of scaled operands, whose biases are here: pairs (factor of the sum, bias), and the exponents of the planes' scales.
+  std::int64_t in_affine = 0;                       // as the rows of in_weight
+  std::int64_t p_out_affine = 0, g_out_affine = 0;  // [C_z]
+  std::int64_t exponents = 0;                       // [2C]: a, then b
   std::int64_t bytes;
 };
 

@@ -16,6 +16,8 @@ struct Slabs {
 /// visible.
 template <Arithmetic kArithmetic, int kMt, int kNt>
 class RingProduct {
+  static constexpr int kSteps = kStepsPerSlab<kArithmetic>;
+
  public:
   /// The first slab, complete and visible.
   template <typename A, typename B>
@@ -26,20 +28,15 @@ class RingProduct {
   template <typename A, typename B>
   __device__ __forceinline__ void multiply(float (&acc)[kMt][kNt][4], const A& a, const B& b, const Slabs& slabs, auto&& advance) {
 #pragma unroll
-    for (int step = 0; step < kStepsPerSlab; ++step) {
-      if (step + 1 == kStepsPerSlab) advance();
-      load(a, b, slabs, (step + 1) % kStepsPerSlab);
+    for (int step = 0; step < kSteps; ++step) {
+      if (step + 1 == kSteps) advance();
+      load(a, b, slabs, (step + 1) % kSteps);
 #pragma unroll
       for (int mi = 0; mi < kMt; ++mi)
 #pragma unroll
         for (int ni = 0; ni < kNt; ++ni) {
           const std::uint32_t* const w = &b_fragments_[step % 2][ni / 2][ni % 2 * 2];
-          if constexpr (kArithmetic == Arithmetic::kBf16)
-            ptx::mma_m16n8k16(acc[mi][ni], a_fragments_[step % 2][mi], w[0], w[1]);
-          else if constexpr (kArithmetic == Arithmetic::kFp16)
-            ptx::mma_m16n8k16_f16(acc[mi][ni], a_fragments_[step % 2][mi], w[0], w[1]);
-          else
-            ptx::mma_m16n8k8_tf32(acc[mi][ni], a_fragments_[step % 2][mi], w[0], w[1]);
+          mma_16bit<kArithmetic>(acc[mi][ni], a_fragments_[step % 2][mi], w[0], w[1]);
         }
     }
   }
@@ -57,85 +54,72 @@ class RingProduct {
   std::uint32_t b_fragments_[2][kNt / 2][4];
 };
 
-/// Three products a fragment, summed up over two steps, 16 terms, before they are added to acc.
+/// Three products of the parts of a fragment, whose sum over a step, 16 terms, is added to acc.
 template <int kMt, int kNt>
-class RingProduct<Arithmetic::kTf32x3, kMt, kNt> {
-  static_assert(kNt <= 4, "the parts of more n-tiles do not leave enough registers");
-  static constexpr int kJoined = 2;
+class RingProduct<Arithmetic::kPairs, kMt, kNt> {
+  static constexpr int kSteps = kStepsPerSlab<Arithmetic::kPairs>;
+  static constexpr int kGroup = kNt < 4 ? kNt : 4;   // n-tiles that are multiplied in turn, so that no product waits for the one before it
+  static constexpr bool kLoadsBAhead = kNt <= 4;     // there are registers for it
+  static constexpr int kBuffers = kLoadsBAhead ? 2 : 1;
 
  public:
   template <typename A, typename B>
   __device__ __forceinline__ void start(const A& a, const B& b, const Slabs& slabs) {
-    load_b(b, slabs.b, 0);
-    load_a(a, slabs.a, 0, 0);
+    if constexpr (kLoadsBAhead) load_b(b, slabs.b, 0);
+    a.load(a_high_[0], slabs.a, 0, 0, 0);
+    a.load(a_low_, slabs.a, 0, 0, 1);
   }
 
   template <typename A, typename B>
   __device__ __forceinline__ void multiply(float (&acc)[kMt][kNt][4], const A& a, const B& b, const Slabs& slabs, auto&& advance) {
 #pragma unroll
-    for (int first = 0; first < kStepsPerSlab; first += kJoined) {
-      SplitTf32 w[kJoined][kNt][2];
-#pragma unroll
-      for (int step = 0; step < kJoined; ++step)
-#pragma unroll
-        for (int ni = 0; ni < kNt; ++ni)
-#pragma unroll
-          for (int i = 0; i < 2; ++i) w[step][ni][i] = split_tf32(b_fragments_[step][ni / 2][ni % 2 * 2 + i]);
+    for (int step = 0; step < kSteps; ++step) {
+      if constexpr (!kLoadsBAhead) load_b(b, slabs.b, step);
+      const auto& w = b_fragments_[step % kBuffers];
 #pragma unroll
       for (int mi = 0; mi < kMt; ++mi) {
-        std::uint32_t high[kJoined][4];
-        std::uint32_t low[kJoined][4];
+        const bool is_last = mi + 1 == kMt;
+        const int next_step = is_last ? (step + 1) % kSteps : step;
+        const int next_mi = is_last ? 0 : mi + 1;
+        const auto& high = a_high_[(step * kMt + mi) % 2];
+        if (is_last && next_step == 0) advance();
+        if (is_last && kLoadsBAhead) load_b(b, slabs.b, next_step);
+        a.load(a_high_[(step * kMt + mi + 1) % 2], slabs.a, next_mi, next_step, 0);
 #pragma unroll
-        for (int step = 0; step < kJoined; ++step)
+        for (int first = 0; first < kNt; first += kGroup) {
+          float sums[kGroup][4] = {};
+          const auto multiply_parts = [&](const std::uint32_t(&v)[4], int part) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const SplitTf32 parts = split_tf32(a_fragments_[step][i]);
-            high[step][i] = parts.high;
-            low[step][i] = parts.low;
-          }
-        if (mi + 1 < kMt) {
-          load_a(a, slabs.a, mi + 1, first);
-        } else {
-          const int next = (first + kJoined) % kStepsPerSlab;
-          if (next == 0) advance();
-          load_b(b, slabs.b, next);
-          load_a(a, slabs.a, 0, next);
+            for (int k = 0; k < kGroup; ++k) {
+              const std::uint32_t* const pair = &w[part][(first + k) / 2][(first + k) % 2 * 2];
+              mma_16bit<Arithmetic::kPairs>(sums[k], v, pair[0], pair[1]);
+            }
+          };
+          multiply_parts(a_low_, 0);
+          if (first + kGroup == kNt) a.load(a_low_, slabs.a, next_mi, next_step, 1);
+          multiply_parts(high, 1);
+          multiply_parts(high, 0);
+#pragma unroll
+          for (int k = 0; k < kGroup; ++k)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) acc[mi][first + k][i] += sums[k][i];
         }
-        // The n-tiles in turn, so that no product waits for the one before it.
-        float sums[kNt][4] = {};
-#pragma unroll
-        for (int step = 0; step < kJoined; ++step) {
-#pragma unroll
-          for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], low[step], w[step][ni][0].high, w[step][ni][1].high);
-#pragma unroll
-          for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], high[step], w[step][ni][0].low, w[step][ni][1].low);
-#pragma unroll
-          for (int ni = 0; ni < kNt; ++ni) ptx::mma_m16n8k8_tf32(sums[ni], high[step], w[step][ni][0].high, w[step][ni][1].high);
-        }
-#pragma unroll
-        for (int ni = 0; ni < kNt; ++ni)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) acc[mi][ni][i] += sums[ni][i];
       }
     }
   }
 
  private:
   template <typename B>
-  __device__ __forceinline__ void load_b(const B& b, std::uint32_t b_slab, int first) {
+  __device__ __forceinline__ void load_b(const B& b, std::uint32_t slab, int step) {
 #pragma unroll
-    for (int step = 0; step < kJoined; ++step)
+    for (int part = 0; part < 2; ++part)
 #pragma unroll
-      for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments_[step][ni / 2], b_slab, ni, first + step);
+      for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments_[step % kBuffers][part][ni / 2], slab, ni, step, part);
   }
-  template <typename A>
-  __device__ __forceinline__ void load_a(const A& a, std::uint32_t a_slab, int mi, int first) {
-#pragma unroll
-    for (int step = 0; step < kJoined; ++step) a.load(a_fragments_[step], a_slab, mi, first + step);
-  }
-
-  std::uint32_t a_fragments_[kJoined][4];
-  std::uint32_t b_fragments_[kJoined][kNt / 2][4];
+  static_assert(kSteps % 2 == 0, "the first fragments of a slab lie where those before the first slab do");
+  std::uint32_t a_high_[2][4];
+  std::uint32_t a_low_[4];
+  std::uint32_t b_fragments_[kBuffers][2][kNt / 2][4];
 };
 
 /// fp32 multiply-adds, which hide the latency of their loads by themselves.
@@ -151,5 +135,46 @@ class RingProduct<Arithmetic::kIeee, kMt, kNt> {
     advance();
   }
 };
+
+/// One product a fragment. The fragments of a step are loaded while the products of the one before run.
+template <Arithmetic kArithmetic, int kMt, int kNt, typename A, typename B>
+__device__ __forceinline__ void multiply_slab_once(float (&acc)[kMt][kNt][4], const A& a, std::uint32_t a_slab, const B& b,
+                                                   std::uint32_t b_slab) {
+  constexpr int kSteps = kStepsPerSlab<kArithmetic>;
+  std::uint32_t a_fragments[2][kMt][4];
+  std::uint32_t b_fragments[2][kNt / 2][4];
+  const auto load = [&](int step) {
+#pragma unroll
+    for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments[step % 2][ni / 2], b_slab, ni, step);
+#pragma unroll
+    for (int mi = 0; mi < kMt; ++mi) a.load(a_fragments[step % 2][mi], a_slab, mi, step);
+  };
+  load(0);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    if (step + 1 < kSteps) load(step + 1);
+#pragma unroll
+    for (int mi = 0; mi < kMt; ++mi)
+#pragma unroll
+      for (int ni = 0; ni < kNt; ++ni)
+        mma_16bit<kArithmetic>(acc[mi][ni], a_fragments[step % 2][mi], b_fragments[step % 2][ni / 2][ni % 2 * 2],
+                b_fragments[step % 2][ni / 2][ni % 2 * 2 + 1]);
+  }
+}
+
+/// acc += the product of a slab of both operands; whole warp, both complete and visible.
+template <Arithmetic kArithmetic, int kMt, int kNt, Storage kStorageA, Storage kStorageB>
+__device__ __forceinline__ void multiply_slab(float (&acc)[kMt][kNt][4], const AOperand<kArithmetic, kStorageA>& a, std::uint32_t a_slab,
+                                              const BOperand<kArithmetic, kStorageB>& b, std::uint32_t b_slab) {
+  if constexpr (kArithmetic == Arithmetic::kIeee) {
+    multiply_slab_ieee(acc, a, a_slab, b, b_slab);
+  } else if constexpr (kArithmetic == Arithmetic::kPairs) {
+    RingProduct<kArithmetic, kMt, kNt> product;
+    product.start(a, b, {a_slab, b_slab});
+    product.multiply(acc, a, b, {a_slab, b_slab}, [] {});
+  } else {
+    multiply_slab_once<kArithmetic>(acc, a, a_slab, b, b_slab);
+  }
+}
 
 }  // namespace trimul::cuda::sm80

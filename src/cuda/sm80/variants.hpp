@@ -18,8 +18,8 @@ void with_size(Arithmetic arithmetic, int size, Visit&& visit) {
     switch (arithmetic) {
       case Arithmetic::kBf16: return visit.template operator()<Arithmetic::kBf16, kSize>();
       case Arithmetic::kFp16: return visit.template operator()<Arithmetic::kFp16, kSize>();
-      case Arithmetic::kTf32: return visit.template operator()<Arithmetic::kTf32, kSize>();
-      case Arithmetic::kTf32x3: return visit.template operator()<Arithmetic::kTf32x3, kSize>();
+      case Arithmetic::kScaled: return visit.template operator()<Arithmetic::kScaled, kSize>();
+      case Arithmetic::kPairs: return visit.template operator()<Arithmetic::kPairs, kSize>();
       case Arithmetic::kIeee: return visit.template operator()<Arithmetic::kIeee, kSize>();
     }
   };

@@ -69,6 +69,12 @@ class WeightRing {
   int write_stage_ = 0;
 };
 
+/// A sum of products and what makes a number of it: of scaled operands the power of two that they left, and the bias.
+template <Arithmetic kArithmetic>
+__device__ __forceinline__ float apply(const float2& affine, float sum) {
+  return is_scaled(kArithmetic) ? fmaf(sum, affine.x, affine.y) : sum + affine.y;
+}
+
 /// value * sigmoid(gate), within some units in the last place.
 __device__ __forceinline__ float gated(float value, float gate) {
   return value * ptx::reciprocal_approx(1.0F + __expf(-gate));  // 0 where the power is infinite

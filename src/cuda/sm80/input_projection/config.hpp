@@ -18,7 +18,9 @@ struct InputProjectionParams {
   PairTensor x;
   const std::uint8_t* weights;  // images of kInChunkRows rows, [chunks][slabs]
   const float2* norm;           // [C_z]: weight, bias; zero behind
-  const float* bias;            // [chunks kInChunkRows], interleaved as the weights; null without biases
+  const float* bias;            // [chunks kInChunkRows], interleaved as the weights; null without biases and of scaled operands
+  const float2* affine;         // the same for scaled operands: what a sum is multiplied by, and the bias
+  const float* mask_scale;      // of scaled operands: [B][n_pad], for token i (outgoing) or k (incoming) of a mask element; null: 1
   std::uint8_t* planes;         // [2C][pitch]: a, then b
   MaskParams mask;
   Positions positions;
@@ -31,6 +33,7 @@ struct InputProjectionParams {
   std::int32_t parts;           // of the resident kernel: blocks that share a tile's chunks
   std::int32_t groups;          // of such blocks; set at the launch
   std::int32_t weight_bytes;    // of a block of the resident kernel
+  bool is_incoming;             // the direction
   bool is_fed;                  // of the resident kernel: warps have room for the rows of their next tile
   float eps;
 };

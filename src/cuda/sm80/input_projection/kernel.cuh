@@ -27,7 +27,7 @@ struct InputProjection {
   static constexpr int kNt = kWarpPositions / 8;
   static constexpr int kImageBytes = kInChunkRows * kSlabRowBytes;
   static constexpr int kElementBytes = operand_bytes(kArithmetic);
-  static constexpr bool kIsPipelined = kIsWhole && kArithmetic == Arithmetic::kTf32x3;  // the others have no registers for it
+  static constexpr bool kIsPipelined = kIsWhole && kArithmetic == Arithmetic::kPairs;  // the others have no registers for it
   using Rows = NormalisedRows<kArithmetic, kPositions, true>;
   using Ring = WeightRing<kImageBytes, kThreads>;
 
@@ -47,16 +47,21 @@ struct InputProjection {
     if (mask.is_linear) {
       index = pair.index(p.positions.tokens);
     } else {
-      std::int64_t sample = pair.row / p.positions.tokens;
-      index = (pair.row - sample * p.positions.tokens) * mask.stride_i + pair.column * mask.stride_j;
-      for (int d = mask.num_leading - 1; d > 0; --d) {
-        const std::int64_t outer = sample / mask.leading_sizes[d];
-        index += (sample - outer * mask.leading_sizes[d]) * mask.leading_strides[d];
-        sample = outer;
-      }
-      index += sample * mask.leading_strides[0];
+      const std::int64_t sample = pair.row / p.positions.tokens;
+      index = (pair.row - sample * p.positions.tokens) * mask.stride_i + pair.column * mask.stride_j + mask_sample_offset(mask, sample);
     }
     return load_mask_bits(mask, index);
+  }
+
+  /// What the results at a position are multiplied by: the mask; of scaled operands times the power of two of its row or column.
+  static __device__ __forceinline__ float factor_of(const InputProjectionParams& p, const Positions::Pair& pair) {
+    const float factor = mask_factor(p.mask.dtype, mask_bits_of(p, pair));
+    if (!is_scaled(kArithmetic) || p.mask_scale == nullptr || !pair.is_valid) return factor;
+    constexpr float kLeast = 0x1p-126F;  // what is not zero stays so: zero is a selection
+    const std::int64_t sample = pair.row / p.positions.tokens;
+    const std::int64_t token = p.is_incoming ? pair.column : pair.row - sample * p.positions.tokens;
+    const float scaled = factor * __ldg(p.mask_scale + sample * p.positions.n_pad + token);
+    return factor != 0.0F && fabsf(scaled) < kLeast ? copysignf(kLeast, factor) : scaled;
   }
 
   /// What a warp's lane knows about its place in the product.
@@ -80,17 +85,20 @@ struct InputProjection {
         const int row = chunk * kInChunkRows + at.first_row + 16 * mi + at.lane / 4;
         const int channel = row / 16 * 8 + row % 8;
         if (channel >= p.channels) continue;
-        float value_bias = 0.0F;
-        float gate_bias = 0.0F;
-        if (p.bias != nullptr) {
-          value_bias = __ldg(p.bias + row);
-          gate_bias = __ldg(p.bias + row + 8);
+        float2 of_value{1.0F, 0.0F};
+        float2 of_gate{1.0F, 0.0F};
+        if constexpr (is_scaled(kArithmetic)) {
+          of_value = __ldg(p.affine + row);
+          of_gate = __ldg(p.affine + row + 8);
+        } else if (p.bias != nullptr) {
+          of_value.y = __ldg(p.bias + row);
+          of_gate.y = __ldg(p.bias + row + 8);
         }
         float results[kOctet];
 #pragma unroll
         for (int i = 0; i < kOctet; ++i) {
-          const float value = acc[mi][4 * part + i / 2][i % 2] + value_bias;
-          const float gate = acc[mi][4 * part + i / 2][2 + i % 2] + gate_bias;
+          const float value = apply<kArithmetic>(of_value, acc[mi][4 * part + i / 2][i % 2]);
+          const float gate = apply<kArithmetic>(of_gate, acc[mi][4 * part + i / 2][2 + i % 2]);
           const float result = gated(value * factors[i], gate);
           results[i] = factors[i] == 0.0F ? 0.0F : result;  // a selection, whatever x holds
         }
@@ -102,15 +110,21 @@ struct InputProjection {
   /// Eight consecutive positions of a plane.
   static __device__ __forceinline__ void store_positions(std::uint8_t* to, const float (&results)[kOctet]) {
     std::uint32_t words[kOctet];
-    if constexpr (kElementBytes == 2) {
+    if constexpr (kArithmetic == Arithmetic::kPairs) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const PairParts parts = split_pair(results[2 * i], results[2 * i + 1]);
+        words[i] = parts.high;
+        words[4 + i] = parts.low;
+      }
+    } else if constexpr (kElementBytes == 2) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[i] = pack_pair<kArithmetic>(results[2 * i], results[2 * i + 1]);
     } else {
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i)
-        words[i] = kArithmetic == Arithmetic::kTf32 ? ptx::round_to_tf32(results[i]) : __float_as_uint(results[i]);
-      reinterpret_cast<uint4*>(to)[1] = make_uint4(words[4], words[5], words[6], words[7]);
+      for (int i = 0; i < kOctet; ++i) words[i] = __float_as_uint(results[i]);
     }
+    if constexpr (kElementBytes == 4) reinterpret_cast<uint4*>(to)[1] = make_uint4(words[4], words[5], words[6], words[7]);
     reinterpret_cast<uint4*>(to)[0] = make_uint4(words[0], words[1], words[2], words[3]);
   }
 
@@ -124,7 +138,7 @@ struct InputProjection {
     weights.start();
     const Positions::Start begin = p.positions.start(tile * kPositions);
     if (threadIdx.x < kPositions)
-      smem.mask[threadIdx.x] = mask_factor(p.mask.dtype, mask_bits_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x))));
+      smem.mask[threadIdx.x] = factor_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x)));
     const Rows rows{p.x, p.positions, nullptr, p.norm, 1.0F / static_cast<float>(p.x.width), p.eps};
     rows.template prepare<kIsWhole>(begin, smem.statistics, p.slabs, rows_smem);
     if constexpr (kIsPipelined) {

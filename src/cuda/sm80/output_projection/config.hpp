@@ -22,6 +22,8 @@ struct OutputProjectionParams {
   const float2* norm_out;       // [C]
   const float* p_bias;          // [chunks kOutChunkRows]; null without biases
   const float* g_bias;
+  const float2* p_affine;  // of scaled operands, in place of biases: what a sum is multiplied by, and the bias
+  const float2* g_affine;
   std::uint8_t* copies;  // for each block the rows of x of its tile, which it overwrites while it still needs them; null: it does not
   Positions positions;
   std::int64_t num_tiles;

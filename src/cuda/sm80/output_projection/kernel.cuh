@@ -27,7 +27,7 @@ struct OutputProjection {
   static constexpr int kMt = kWarpPositions / 16;
   static constexpr int kNt = kWarpChannels / 8;
   static constexpr int kImageBytes = kOutChunkRows * kSlabRowBytes;
-  static constexpr bool kIsPipelined = kIsWhole && kArithmetic == Arithmetic::kTf32x3;  // the others have no registers for it
+  static constexpr bool kIsPipelined = kIsWhole && kArithmetic == Arithmetic::kPairs;  // the others have no registers for it
   using Rows = NormalisedRows<kArithmetic, kPositions, false>;
   using Columns = NormalisedColumns<kArithmetic, kPositions>;
   using Ring = WeightRing<kImageBytes, kThreads>;
@@ -83,9 +83,17 @@ struct OutputProjection {
         float results[kOctet];
 #pragma unroll
         for (int i = 0; i < kOctet; ++i) {
-          const float value_bias = p.p_bias == nullptr ? 0.0F : __ldg(p.p_bias + channel + i);
-          const float gate_bias = p.p_bias == nullptr ? 0.0F : __ldg(p.g_bias + channel + i);
-          results[i] = gated(value[mi][i / 2][2 * h + i % 2] + value_bias, gate[mi][i / 2][2 * h + i % 2] + gate_bias);
+          float2 of_value{1.0F, 0.0F};
+          float2 of_gate{1.0F, 0.0F};
+          if constexpr (is_scaled(kArithmetic)) {
+            of_value = __ldg(p.p_affine + channel + i);
+            of_gate = __ldg(p.g_affine + channel + i);
+          } else if (p.p_bias != nullptr) {
+            of_value.y = __ldg(p.p_bias + channel + i);
+            of_gate.y = __ldg(p.g_bias + channel + i);
+          }
+          results[i] = gated(apply<kArithmetic>(of_value, value[mi][i / 2][2 * h + i % 2]),
+                             apply<kArithmetic>(of_gate, gate[mi][i / 2][2 * h + i % 2]));
         }
         if (p.has_residual) {
           bool is_valid;

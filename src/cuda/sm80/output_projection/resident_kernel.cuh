@@ -176,7 +176,7 @@ struct ResidentOutputProjection {
 #pragma unroll
     for (int ni = 0; ni < kNt; ni += 2) {
       std::uint32_t w[4];
-      b.load(w, images + static_cast<unsigned>(step / kStepsPerSlab * kImageBytes), ni, step % kStepsPerSlab);
+      b.load(w, images + static_cast<unsigned>(step / kStepsPerSlab<kArithmetic> * kImageBytes), ni, step % kStepsPerSlab<kArithmetic>);
       mma_16bit<kArithmetic>(acc[ni], a, w[0], w[1]);
       mma_16bit<kArithmetic>(acc[ni + 1], a, w[2], w[3]);
     }
@@ -321,10 +321,10 @@ struct ResidentOutputProjection {
       }
       // Gates and values in turn: as many sums as hide the latency of one product.
 #pragma unroll
-      for (int step = 0; step < max(kXSlabs, kYSlabs) * kStepsPerSlab; ++step) {
-        if (step < kXSlabs * kStepsPerSlab)
+      for (int step = 0; step < max(kXSlabs, kYSlabs) * kStepsPerSlab<kArithmetic>; ++step) {
+        if (step < kXSlabs * kStepsPerSlab<kArithmetic>)
           multiply(b, images, step, {z[0][2 * step], z[1][2 * step], z[0][2 * step + 1], z[1][2 * step + 1]}, gate);
-        if (step < kYSlabs * kStepsPerSlab)
+        if (step < kYSlabs * kStepsPerSlab<kArithmetic>)
           multiply(b, images + kXSlabs * kImageBytes, step, {u[4 * step], u[4 * step + 1], u[4 * step + 2], u[4 * step + 3]}, value);
       }
 #pragma unroll

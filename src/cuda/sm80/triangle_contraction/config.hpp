@@ -13,6 +13,8 @@ struct TriangleContractionParams {
   const std::uint8_t* a;  // [C][pitch], rows of n_pad
   const std::uint8_t* b;
   std::uint8_t* y;
+  const std::int32_t* exponents;  // of scaled operands: [2C], of the powers of two in the planes of a, then of b
+  const float* mask_scale;        // of scaled operands: [B][n_pad], the powers of two in row i of a and row j of b; null: 1
   std::int64_t pitch;   // elements between channels
   std::int64_t sample;  // elements between samples: N n_pad
   std::int64_t tokens;  // N
@@ -20,6 +22,7 @@ struct TriangleContractionParams {
   std::int64_t batch;
   std::int64_t tiles_m, tiles_n;
   std::int64_t total_tiles;  // of all planes
+  std::int32_t channels;     // C
   std::int32_t stages;       // 2 to 4
 };
 

@@ -30,7 +30,8 @@ struct TriangleContraction {
   static constexpr int kNt = kWarpColumns / 8;
   static constexpr Storage kStorage = kIncoming ? Storage::kColumns : Storage::kRows;
   static constexpr int kElementBytes = operand_bytes(kArithmetic);
-  static constexpr int kChunkElements = kChunkBytes / kElementBytes;
+  static constexpr int kPartBytes = kElementBytes / parts_of(kArithmetic);  // of the elements that a chunk holds
+  static constexpr int kChunkElements = kChunkBytes / kPartBytes;
   static constexpr int kSlab = slab_elements(kArithmetic);
   static constexpr int kABytes = kTileM * kSlabRowBytes;
   static constexpr int kStageBytes = kABytes + kTileN * kSlabRowBytes;
@@ -40,6 +41,8 @@ struct TriangleContraction {
     const std::uint8_t* b;
     std::uint8_t* y;
     std::int64_t m, n;  // first row and column
+    float scale;        // of scaled operands: what y is multiplied by,
+    const float* mask;  // and the sample's mask_scale
   };
 
   static __device__ __forceinline__ Tile locate(const TriangleContractionParams& p, std::int64_t tile) {
@@ -47,19 +50,30 @@ struct TriangleContraction {
     const std::int64_t plane = tile / per_plane;
     const std::int64_t place = tile - plane * per_plane;
     const std::int64_t channel = plane / p.batch;
-    const std::int64_t offset = channel * p.pitch + (plane - channel * p.batch) * p.sample;
-    return {p.a + offset * kElementBytes, p.b + offset * kElementBytes, p.y + offset * y_bytes(kArithmetic), place / p.tiles_n * kTileM,
-            place % p.tiles_n * kTileN};
+    const std::int64_t sample = plane - channel * p.batch;
+    const std::int64_t offset = channel * p.pitch + sample * p.sample;
+    Tile at{p.a + offset * kElementBytes,
+            p.b + offset * kElementBytes,
+            p.y + offset * y_bytes(kArithmetic),
+            place / p.tiles_n * kTileM,
+            place % p.tiles_n * kTileN,
+            1.0F,
+            nullptr};
+    if constexpr (is_scaled(kArithmetic)) {
+      at.scale = ldexpf(1.0F, -__ldg(p.exponents + channel) - __ldg(p.exponents + p.channels + channel));
+      if (p.mask_scale != nullptr) at.mask = p.mask_scale + sample * p.n_pad;
+    }
+    return at;
   }
 
-  static __device__ __forceinline__ int clamp_bytes(std::int32_t elements) { return min(max(elements, 0), kChunkElements) * kElementBytes; }
+  static __device__ __forceinline__ int clamp_bytes(std::int32_t elements) { return min(max(elements, 0), kChunkElements) * kPartBytes; }
 
   /// One thread's copies of one operand's part of the slabs: every kPassRows-th row of what lies in memory as rows, one chunk of each. What
   /// is outside of the plane becomes zero.
   template <int kRows>
   struct Loader {
-    static constexpr int kRowChunks = kIncoming ? kRows / kChunkElements : kChunksPerSlabRow;  // of a row in memory
-    static constexpr int kMemoryRows = kIncoming ? kSlab : kRows;                              // of a slab
+    static constexpr int kRowChunks = kIncoming ? kRows * kElementBytes / kChunkBytes : kChunksPerSlabRow;  // of a row in memory
+    static constexpr int kMemoryRows = kIncoming ? kSlab : kRows;                                           // of a slab
     static constexpr int kPassRows = kThreads / kRowChunks;
     static constexpr int kPasses = kMemoryRows / kPassRows;
 
@@ -74,11 +88,11 @@ struct TriangleContraction {
       const int chunk = thread % kRowChunks;
       row = thread / kRowChunks;
       const std::int64_t memory_row = (kIncoming ? 0 : first) + row;
-      const std::int64_t column = (kIncoming ? first : 0) + chunk * kChunkElements;
-      from = plane + (memory_row * p.n_pad + column) * kElementBytes;
+      const std::int64_t column = (kIncoming ? first : 0) + chunk / parts_of(kArithmetic) * kChunkElements;
+      from = plane + (memory_row * p.n_pad + (kIncoming ? first : 0)) * kElementBytes + chunk * kChunkBytes;
       rows_left = static_cast<std::int32_t>(p.tokens - (kIncoming ? 0 : first));
       columns_left = static_cast<std::int32_t>(p.tokens - column);
-      const int key = kIncoming ? column_key<kArithmetic>(row) : row & 7;  // the same for all of the thread's rows
+      const int key = kIncoming ? column_key<kArithmetic>(row) : row & 7;  // of the thread's first row
       to = static_cast<unsigned>((kIncoming ? chunk / kChunksPerSlabRow * kSliceBytes<kArithmetic> : 0) + row * kSlabRowBytes +
                                  ((chunk % kChunksPerSlabRow ^ key) << 4));
     }
@@ -89,7 +103,9 @@ struct TriangleContraction {
       const std::uint8_t* source = from;
 #pragma unroll
       for (int pass = 0; pass < kPasses; ++pass) {
-        ptx::cp_async_16(stage + to + static_cast<unsigned>(pass * kPassRows * kSlabRowBytes), source,
+        constexpr bool kKeyVaries = kIncoming && kArithmetic != Arithmetic::kIeee;
+        const unsigned change = kKeyVaries ? static_cast<unsigned>(pass * kPassRows & 7) << 4 : 0U;
+        ptx::cp_async_16(stage + (to ^ change) + static_cast<unsigned>(pass * kPassRows * kSlabRowBytes), source,
                          row + pass * kPassRows < rows_left ? bytes : 0);
         source += kPassRows * row_bytes;
       }
@@ -135,6 +151,9 @@ struct TriangleContraction {
     }
   };
 
+  /// Of a power of two, neither it nor its inverse denormal.
+  static __device__ __forceinline__ float inverse_power(float power) { return __uint_as_float(0x7f000000U - __float_as_uint(power)); }
+
   /// 16 bytes of a row of y for every thread: a quad exchanges its words so that each thread has neighbouring columns.
   static __device__ __forceinline__ void store_tile(const TriangleContractionParams& p, const Tile& tile, int first_row, int first_column,
                                                     const float (&acc)[kMt][kNt][4]) {
@@ -148,6 +167,8 @@ struct TriangleContraction {
       for (int h = 0; h < 2; ++h) {
         const std::int64_t row = tile.m + first_row + a_row<kArithmetic, kStorage>(lane, mi, h);
         std::uint8_t* const to = tile.y + (row * p.n_pad) * y_bytes(kArithmetic);
+        float scale = tile.scale;
+        if (is_scaled(kArithmetic) && tile.mask != nullptr && row < p.tokens) scale *= inverse_power(__ldg(tile.mask + row));
 #pragma unroll
         for (int ni = 0; ni < kNt; ni += kGroup) {
           uint4 words;
@@ -165,13 +186,23 @@ struct TriangleContraction {
           } else {
             std::uint32_t w[4];
 #pragma unroll
-            for (int k = 0; k < 4; ++k) w[k] = __float_as_uint(acc[mi][ni + k / 2][2 * h + k % 2]);
+            for (int k = 0; k < 4; ++k) {
+              const float sum = acc[mi][ni + k / 2][2 * h + k % 2];
+              w[k] = __float_as_uint(is_scaled(kArithmetic) ? sum * scale : sum);
+            }
             if constexpr (kArithmetic == Arithmetic::kIeee && kIncoming) {
               column += b_row<kArithmetic, kStorage>(lane, ni);  // four columns as they are
             } else {
               exchange(w[0], w[2], lane, 1);
               exchange(w[1], w[3], lane, 1);
               column += 8 * (ni + member) + lane % 4 / 2 * 4;
+            }
+            if (is_scaled(kArithmetic) && tile.mask != nullptr && column < p.tokens) {
+              const float4 powers = __ldg(reinterpret_cast<const float4*>(tile.mask + column));
+              w[0] = __float_as_uint(__uint_as_float(w[0]) * inverse_power(powers.x));
+              w[1] = __float_as_uint(__uint_as_float(w[1]) * inverse_power(powers.y));
+              w[2] = __float_as_uint(__uint_as_float(w[2]) * inverse_power(powers.z));
+              w[3] = __float_as_uint(__uint_as_float(w[3]) * inverse_power(powers.w));
             }
             words = make_uint4(w[0], w[1], w[2], w[3]);
           }
@@ -223,7 +254,7 @@ struct TriangleContraction {
       clear(acc);
 #pragma unroll 1
       for (int slab = 0; slab < slabs; ++slab) product.multiply(acc, a, b, stage, advance);
-      store_tile(p, tile, first_row, first_column, acc);
+      store_tile(p, kArithmetic == Arithmetic::kPairs ? locate(p, index) : tile, first_row, first_column, acc);
       index += gridDim.x;
       if (index >= p.total_tiles) break;
       tile = locate(p, index);
