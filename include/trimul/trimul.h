@@ -115,9 +115,9 @@ typedef enum trimul_direction { TRIMUL_OUTGOING = 0, TRIMUL_INCOMING = 1 } trimu
 /* Arithmetic, see docs/op.md "Precision". Numbers are those of cuEquivariance where it has them. */
 typedef enum trimul_precision {
   TRIMUL_PRECISION_NONE = -1,   /* as DEFAULT */
-  TRIMUL_PRECISION_DEFAULT = 0, /* 16-bit x: operands in x's dtype, fp32 sums; fp32 x: 3xTF32 or better */
-  TRIMUL_PRECISION_TF32 = 1,    /* fp32 x: one TF32 pass (CPU: fp32) */
-  TRIMUL_PRECISION_TF32X3 = 2,  /* fp32 x: three TF32 passes (CPU: fp32) */
+  TRIMUL_PRECISION_DEFAULT = 0, /* 16-bit x: operands in x's dtype, fp32 sums; fp32 x: as TF32X3 or better */
+  TRIMUL_PRECISION_TF32 = 1,    /* fp32 x: operands rounded to TF32's eleven bits (CPU: fp32) */
+  TRIMUL_PRECISION_TF32X3 = 2,  /* fp32 x: operands in two parts of as many bits, three products (CPU: fp32) */
   TRIMUL_PRECISION_IEEE = 3,    /* fp32 fused multiply-add; 16-bit operands are converted exactly */
   TRIMUL_PRECISION_MXFP8 = 4,   /* UNSUPPORTED today */
   TRIMUL_PRECISION_BF16 = 5     /* x of any float dtype is rounded to bf16 once; the result is bf16 */

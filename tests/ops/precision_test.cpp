@@ -128,7 +128,7 @@ TEST_P(PrecisionTest, EachOperandKeepsItsBitsUnlessTf32IsAskedFor) {
 }
 
 TEST_P(PrecisionTest, IeeeKeepsEveryBit) {
-  // 24 significant bits, of which the two TF32 parts of an operand hold 22 or 23.
+  // 24 significant bits, of which the two fp16 parts of an operand hold 22 or 23.
   constexpr double kLongest = 8'392'703.0;
   for (const auto direction : kDirections) {
     Case data = blank(direction, TRIMUL_PRECISION_IEEE, 1);  // y is a b itself, without a sum
@@ -156,6 +156,48 @@ TEST_P(PrecisionTest, ErrorsAreOfThePrecisionsSize) {
     EXPECT_LE(tf32, 1e-3);
     EXPECT_GE(error_of(spec, TRIMUL_PRECISION_BF16), 1e-3);
   }
+}
+
+/// A case whose operands leave fp16's range by far, while what they come to together does not: channels of LayerNorm that are large and
+/// small by turns, with weights that make up for it, rows of weights of every size, and mask elements of very different size, of which one
+/// row or column of the pairs has the same.
+Case stretched(std::int32_t direction, std::int32_t precision) {
+  const Spec spec{.lead = {2}, .n = 41, .c_z = 64, .c = 64, .direction = direction, .precision = precision};
+  Case data(spec);
+  set(data, kPInBias, {0.0});
+  const auto scale_columns = [&](ParameterId id, std::int64_t width, auto&& factor) {
+    std::vector<double> values = data.parameters[id]->values();
+    for (std::size_t k = 0; k < values.size(); ++k) values[k] *= factor(static_cast<std::int64_t>(k) / width, static_cast<std::int64_t>(k) % width);
+    set(data, id, values);
+  };
+  const auto of_channel = [](std::int64_t channel) { return std::ldexp(1.0, channel % 2 == 0 ? 30 : -30); };
+  for (const ParameterId id : {kNormInWeight, kNormInBias, kNormOutWeight, kNormOutBias})
+    scale_columns(id, spec.c_z, [&](std::int64_t, std::int64_t column) { return of_channel(column); });
+  for (const ParameterId id : {kGInWeight, kGOutWeight, kPOutWeight})
+    scale_columns(id, spec.c_z, [&](std::int64_t, std::int64_t column) { return 1.0 / of_channel(column); });
+  // Channel 0 of a is 2^20 times channel 1, that of b as much smaller, so that y's channels stay alike.
+  scale_columns(kPInWeight, spec.c_z, [&](std::int64_t row, std::int64_t column) {
+    const double of_plane = std::ldexp(1.0, (row % 2 == 0) == (row < spec.c) ? 20 : -20);
+    return of_plane / of_channel(column);
+  });
+  for (std::int64_t b = 0; b < spec.batch(); ++b)
+    for (std::int64_t i = 0; i < spec.n; ++i)
+      for (std::int64_t k = 0; k < spec.n; ++k) {
+        const std::int64_t token = direction == TRIMUL_OUTGOING ? i : k;
+        data.set_mask(b, i, k, std::ldexp(data.mask_at(b, i, k) + 0.5, token == 3 ? 20 : token == 5 && b == 1 ? -3 : 0));
+      }
+  return data;
+}
+
+TEST_P(PrecisionTest, OperandsOfAnySizeKeepTheirBits) {
+  for (const auto direction : kDirections)
+    for (const auto& [precision, bound] : {std::pair{TRIMUL_PRECISION_DEFAULT, 1e-5}, std::pair{TRIMUL_PRECISION_TF32, 1e-3}}) {
+      const Case data = stretched(direction, precision);
+      if (!accepts(data)) continue;
+      const double error = relative_rms(run(data, implementation()).values, reference_of(data));
+      std::cout << implementation() << ": " << describe(data.spec) << ": " << error << '\n';
+      EXPECT_LE(error, bound) << describe(data.spec);
+    }
 }
 
 TEST_P(PrecisionTest, Tf32DoesNotConcern16BitX) {
