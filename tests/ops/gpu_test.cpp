@@ -210,7 +210,8 @@ TEST_P(Gpu, TheWorkspaceIsThreePlanes) {
       problem.tokens = n;
       const std::int64_t padded = n <= 64 ? (n + 7) / 8 * 8 : (n + 63) / 64 * 64;
       const std::int64_t planes = kBatch * kC * n * padded * (2 * kind.operand_bytes + kind.y_bytes);
-      // Planes begin on lines; behind them cuda:sm90 keeps the statistics of the rows of x, and cuda:sm80 a scale for every row of the mask.
+      // Planes begin on lines; behind them cuda:sm90 keeps the statistics of the rows of x, and cuda:sm80 a scale for every row of the
+      // mask.
       std::int64_t slack = 3 * kC * 256 * 4 + 4096;
       if (implementation() == "cuda:sm80") slack += kBatch * 4 * padded;
       if (implementation() == "cuda:sm90") slack += kBatch * 8 * n * padded;

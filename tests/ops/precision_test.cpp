@@ -167,7 +167,8 @@ Case stretched(std::int32_t direction, std::int32_t precision) {
   set(data, kPInBias, {0.0});
   const auto scale_columns = [&](ParameterId id, std::int64_t width, auto&& factor) {
     std::vector<double> values = data.parameters[id]->values();
-    for (std::size_t k = 0; k < values.size(); ++k) values[k] *= factor(static_cast<std::int64_t>(k) / width, static_cast<std::int64_t>(k) % width);
+    for (std::size_t k = 0; k < values.size(); ++k)
+      values[k] *= factor(static_cast<std::int64_t>(k) / width, static_cast<std::int64_t>(k) % width);
     set(data, id, values);
   };
   const auto of_channel = [](std::int64_t channel) { return std::ldexp(1.0, channel % 2 == 0 ? 30 : -30); };

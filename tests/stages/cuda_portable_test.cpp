@@ -32,7 +32,7 @@ constexpr Kind kKinds[] = {
     {core::DType::kBf16, core::Precision::kIeee, Arithmetic::kIeee},    {core::DType::kF16, core::Precision::kDefault, Arithmetic::kFp16},
     {core::DType::kF16, core::Precision::kTf32, Arithmetic::kFp16},     {core::DType::kF16, core::Precision::kBf16, Arithmetic::kBf16},
     {core::DType::kF16, core::Precision::kIeee, Arithmetic::kIeee},     {core::DType::kF32, core::Precision::kDefault, Arithmetic::kPairs},
-    {core::DType::kF32, core::Precision::kTf32x3, Arithmetic::kPairs}, {core::DType::kF32, core::Precision::kTf32, Arithmetic::kScaled},
+    {core::DType::kF32, core::Precision::kTf32x3, Arithmetic::kPairs},  {core::DType::kF32, core::Precision::kTf32, Arithmetic::kScaled},
     {core::DType::kF32, core::Precision::kIeee, Arithmetic::kIeee},     {core::DType::kF32, core::Precision::kBf16, Arithmetic::kBf16}};
 constexpr int kGrains[] = {-1, 0, 1, 2};  // -1: the choice by size
 
@@ -98,6 +98,16 @@ TEST(Sm80Heuristics, NarrowWidthsAreComputedInFp32UnlessTf32WasAskedFor) {
     const bool keeps_tf32 = kind.arithmetic == Arithmetic::kScaled;
     EXPECT_EQ(arithmetic_of(problem_of(kind, {1, 9}, {128, 31})), keeps_tf32 ? Arithmetic::kScaled : Arithmetic::kIeee)
         << core::dtype_name(kind.x_dtype) << ", " << core::precision_name(kind.precision);
+  }
+}
+
+TEST(Sm80Heuristics, Fp32RowsThatALargeEpsMakesSmallAreComputedInFp32) {
+  for (const Kind& kind : kKinds) {
+    core::Problem problem = problem_of(kind, {1, 9}, {128, 128});
+    problem.eps = 1e-2F;
+    EXPECT_EQ(arithmetic_of(problem), kind.arithmetic);
+    problem.eps = 1.1e-2F;
+    EXPECT_EQ(arithmetic_of(problem), kind.arithmetic == Arithmetic::kPairs ? Arithmetic::kIeee : kind.arithmetic);
   }
 }
 

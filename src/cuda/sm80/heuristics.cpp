@@ -17,6 +17,8 @@ constexpr std::int64_t kMostPositions = 128;
 constexpr std::int64_t kMostStages = 3;
 constexpr std::int64_t kNormPairBytes = 8;
 constexpr std::int64_t kNarrowWidth = 32;
+/// Normalised rows of a variance far below eps are far below the bound that pairs are scaled by, and so are a and b.
+constexpr float kMostEpsOfPairs = 1e-2F;
 
 /// Largest tile first: it reads the weights least often.
 constexpr int kTilePositionChoices[] = {128, 64, 32};
@@ -36,7 +38,8 @@ Arithmetic arithmetic_of(const core::Problem& problem) {
   if (problem.c_hidden < kNarrowWidth && (is_16_bit || problem.precision != Precision::kTf32)) return Arithmetic::kIeee;
   if (problem.precision == Precision::kBf16 || problem.x_dtype == core::DType::kBf16) return Arithmetic::kBf16;
   if (problem.x_dtype == core::DType::kF16) return Arithmetic::kFp16;
-  return problem.precision == Precision::kTf32 ? Arithmetic::kScaled : Arithmetic::kPairs;
+  if (problem.precision == Precision::kTf32) return Arithmetic::kScaled;
+  return problem.eps > kMostEpsOfPairs ? Arithmetic::kIeee : Arithmetic::kPairs;
 }
 
 namespace {

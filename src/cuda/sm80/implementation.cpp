@@ -171,13 +171,13 @@ class Sm80Plan final : public core::StagedPlanBody {
   PackedLayout layout_;
   std::string weights_layout_;
   Positions positions_;
-  std::size_t plane_bytes_ = 0;    // of a, of b
-  std::size_t y_bytes_ = 0;        // of y
-  std::int64_t most_copies_ = 0;   // blocks that have room for rows of x behind the planes
-  std::size_t copies_bytes_ = 0;   // of that room
+  std::size_t plane_bytes_ = 0;       // of a, of b
+  std::size_t y_bytes_ = 0;           // of y
+  std::int64_t most_copies_ = 0;      // blocks that have room for rows of x behind the planes
+  std::size_t copies_bytes_ = 0;      // of that room
   std::size_t mask_scale_bytes_ = 0;  // behind it, of what launch_mask_scale finds; 0: nothing
-  bool output_overlaps_ = false;   // the output projection's start with the contraction's end
-  ChainGraphs* graphs_ = nullptr;  // of the three kernels
+  bool output_overlaps_ = false;      // the output projection's start with the contraction's end
+  ChainGraphs* graphs_ = nullptr;     // of the three kernels
   ChainGraphs* packing_graphs_ = nullptr;
 };
 
@@ -296,6 +296,7 @@ void Sm80Plan::project_output(const std::uint8_t* y, const core::ExecuteArgs& ar
   if (is_scaled(arithmetic_)) {
     params.p_affine = reinterpret_cast<const float2*>(weights.at(layout_.p_out_affine));
     params.g_affine = reinterpret_cast<const float2*>(weights.at(layout_.g_out_affine));
+    params.is_unbiased = reinterpret_cast<const std::int32_t*>(weights.at(layout_.exponents)) + 2 * problem_.c_hidden;
   }
   params.p_bias = bias_at(layout_.p_out_bias);
   params.g_bias = bias_at(layout_.g_out_bias);

@@ -36,8 +36,7 @@ __global__ void __launch_bounds__(32 * kRowWarps) sm80_mask_row_scale_kernel(con
     const std::int64_t sample = line / p.n_pad;
     const std::int64_t token = line - sample * p.n_pad;
     float largest = 0.0F;
-    if (token < p.tokens)
-      largest = largest_of(p, mask_sample_offset(p.mask, sample) + token * p.mask.stride_i, p.mask.stride_j, lane, 32);
+    if (token < p.tokens) largest = largest_of(p, mask_sample_offset(p.mask, sample) + token * p.mask.stride_i, p.mask.stride_j, lane, 32);
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
     if (lane == 0) p.scale[line] = scale_of(largest);

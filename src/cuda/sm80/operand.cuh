@@ -117,9 +117,8 @@ class AOperand {
                        slab + (offset_ ^ chunk_bits<kArithmetic>(2 * step, part)) + static_cast<unsigned>(mi * 16 * kSlabRowBytes));
     } else {
       constexpr int kTiles = kSliceRows<kArithmetic> / 16;
-      ptx::ldmatrix_x4_trans(fragment,
-                             slab + (offset_ ^ chunk_bits<kArithmetic>(2 * (mi % kTiles), part)) +
-                                 static_cast<unsigned>(mi / kTiles * kSliceBytes<kArithmetic> + step * 16 * kSlabRowBytes));
+      ptx::ldmatrix_x4_trans(fragment, slab + (offset_ ^ chunk_bits<kArithmetic>(2 * (mi % kTiles), part)) +
+                                           static_cast<unsigned>(mi / kTiles * kSliceBytes<kArithmetic> + step * 16 * kSlabRowBytes));
     }
   }
 
@@ -167,13 +166,11 @@ class BOperand {
   /// Fragments of a part of n-tiles ni and ni + 1, ni even: two registers each. Not kIeee.
   __device__ __forceinline__ void load(std::uint32_t (&fragments)[4], std::uint32_t slab, int ni, int step, int part = 0) const {
     if constexpr (kStorage != Storage::kColumns) {
-      ptx::ldmatrix_x4(fragments,
-                       slab + (offset_ ^ chunk_bits<kArithmetic>(2 * step, part)) + static_cast<unsigned>(tile_bytes(ni)));
+      ptx::ldmatrix_x4(fragments, slab + (offset_ ^ chunk_bits<kArithmetic>(2 * step, part)) + static_cast<unsigned>(tile_bytes(ni)));
     } else {
       constexpr int kTiles = kSliceRows<kArithmetic> / 8;
-      ptx::ldmatrix_x4_trans(fragments,
-                             slab + (offset_ ^ chunk_bits<kArithmetic>(ni % kTiles, part)) +
-                                 static_cast<unsigned>(ni / kTiles * kSliceBytes<kArithmetic> + step * 16 * kSlabRowBytes));
+      ptx::ldmatrix_x4_trans(fragments, slab + (offset_ ^ chunk_bits<kArithmetic>(ni % kTiles, part)) +
+                                            static_cast<unsigned>(ni / kTiles * kSliceBytes<kArithmetic> + step * 16 * kSlabRowBytes));
     }
   }
 

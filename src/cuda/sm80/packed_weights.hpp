@@ -36,7 +36,7 @@ struct PackedLayout {
       in_affine = place(in_chunks * kInChunkRows * 8);
       p_out_affine = place(out_chunks * kOutChunkRows * 8);
       g_out_affine = place(out_chunks * kOutChunkRows * 8);
-      exponents = place(2 * c_hidden * 4);
+      exponents = place((2 * c_hidden + 1) * 4);
     } else {
       in_bias = place(in_chunks * kInChunkRows * 4);
       p_out_bias = place(out_chunks * kOutChunkRows * 4);
@@ -49,16 +49,16 @@ struct PackedLayout {
 
   bool in_is_resident, out_is_resident;
   std::int64_t x_slabs, y_slabs, in_chunks, out_chunks;
-  std::int64_t in_weight;   // [in_chunks][x_slabs] images of 128 rows: 8 values, their 8 gates, ...
-  std::int64_t out_weight;  // [out_chunks][x_slabs of g_out, y_slabs of p_out] images of 64 rows, in the order of out_channel_of
-  std::int64_t norm_in;     // [C_z] pairs (weight, bias)
-  std::int64_t norm_out;    // [C] pairs
-  std::int64_t in_bias = 0;                     // as the rows of in_weight
+  std::int64_t in_weight;    // [in_chunks][x_slabs] images of 128 rows: 8 values, their 8 gates, ...
+  std::int64_t out_weight;   // [out_chunks][x_slabs of g_out, y_slabs of p_out] images of 64 rows, in the order of out_channel_of
+  std::int64_t norm_in;      // [C_z] pairs (weight, bias)
+  std::int64_t norm_out;     // [C] pairs
+  std::int64_t in_bias = 0;  // as the rows of in_weight
   std::int64_t p_out_bias = 0, g_out_bias = 0;  // [C_z]
   // Of scaled operands, whose biases are here: pairs (factor of the sum, bias), and the exponents of the planes' scales.
   std::int64_t in_affine = 0;                       // as the rows of in_weight
   std::int64_t p_out_affine = 0, g_out_affine = 0;  // [C_z]
-  std::int64_t exponents = 0;                       // [2C]: a, then b
+  std::int64_t exponents = 0;                       // [2C]: a, then b; behind them whether every bias of norm_out is zero
   std::int64_t bytes;
 };
 

@@ -22,6 +22,9 @@ struct NormalisedColumns {
   static constexpr int kParts = 4;
   static constexpr int kOwnParts = kParts / kShare;
 
+  // Pairs lose bits of what is far below their bound sooner than single parts do.
+  static constexpr bool kIsEnlarged = kArithmetic == Arithmetic::kPairs;
+
   using Sums = float[3][kOwnParts][kThreads];
 
   const std::uint8_t* y;  // channel 0 of the tile's first position
@@ -32,6 +35,7 @@ struct NormalisedColumns {
   float inverse_width;
   float eps;
   Sums* sums;  // in shared memory
+  const std::int32_t* is_unbiased;
 
   static __device__ __forceinline__ int position() { return static_cast<int>(threadIdx.x) % kPositions; }
   static __device__ __forceinline__ int part() { return static_cast<int>(threadIdx.x) / kPositions; }
@@ -88,6 +92,26 @@ struct NormalisedColumns {
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
   }
 
+  /// Where eps exceeds the variance by far, a normalised position is far below the bound that operands are scaled by (scaled_weights.cu).
+  /// It gets another power of two there, whose inverse is left for the sums of its products; without biases, beside which it would not
+  /// count.
+  __device__ __forceinline__ void enlarge(RowStatistics& s, float variance) const {
+    constexpr float kSmall = 0x1p-8F;
+    constexpr int kMost = 60;
+    const float square = variance * s.scale * s.scale;  // of the normalised position's deviation
+    float inverse = 1.0F;
+    if (square > 0.0F && square < kSmall && *is_unbiased != 0) {
+      const int exponent = min((127 - static_cast<int>(__float_as_uint(square) >> 23)) / 2, kMost);
+      s.scale *= __int_as_float((127 + exponent) << 23);
+      inverse = __int_as_float((127 - exponent) << 23);
+    }
+    if (part() == 0) factor_of(*sums, position()) = inverse;
+  }
+  /// What the sums of a position's products are to be multiplied by; behind a barrier.
+  static __device__ __forceinline__ float& factor_of(Sums& sums, int position) {
+    return sums[0][0][position];
+  }
+
   /// As row_statistics, of the whole block's positions at once.
   template <typename Octets>
   [[nodiscard]] __device__ __forceinline__ RowStatistics statistics(const Octets& octets) const {
@@ -131,6 +155,7 @@ struct NormalisedColumns {
       const bool is_safe = squares < kFinite && fabsf(s.mean) < kHugeMean;
       if (attempt > 0 || __syncthreads_and(is_safe)) {
         s.scale = rsqrtf(squares * inverse_width + row_eps);
+        if constexpr (kIsEnlarged) enlarge(s, squares * inverse_width);
         return s;
       }
       if (!is_safe) {

@@ -58,8 +58,8 @@ class RingProduct {
 template <int kMt, int kNt>
 class RingProduct<Arithmetic::kPairs, kMt, kNt> {
   static constexpr int kSteps = kStepsPerSlab<Arithmetic::kPairs>;
-  static constexpr int kGroup = kNt < 4 ? kNt : 4;   // n-tiles that are multiplied in turn, so that no product waits for the one before it
-  static constexpr bool kLoadsBAhead = kNt <= 4;     // there are registers for it
+  static constexpr int kGroup = kNt < 4 ? kNt : 4;  // n-tiles that are multiplied in turn, so that no product waits for the one before it
+  static constexpr bool kLoadsBAhead = kNt <= 4;    // there are registers for it
   static constexpr int kBuffers = kLoadsBAhead ? 2 : 1;
 
  public:
@@ -158,7 +158,7 @@ __device__ __forceinline__ void multiply_slab_once(float (&acc)[kMt][kNt][4], co
 #pragma unroll
       for (int ni = 0; ni < kNt; ++ni)
         mma_16bit<kArithmetic>(acc[mi][ni], a_fragments[step % 2][mi], b_fragments[step % 2][ni / 2][ni % 2 * 2],
-                b_fragments[step % 2][ni / 2][ni % 2 * 2 + 1]);
+                               b_fragments[step % 2][ni / 2][ni % 2 * 2 + 1]);
   }
 }
 

@@ -5,8 +5,8 @@
 //   normalised row   |n_c weight_c + bias_c| <= sqrt(width) |weight_c| + |bias_c|
 //   value (Cauchy, Schwarz)  |sum_c W_rc (n_c weight_c + bias_c)| <= sqrt(width) |W_r weight| + |W_r bias|
 // Channel c of a normalised row is multiplied by 2^e_c, in the pairs of its LayerNorm, so that its bound is below 2^14, and row r of the
-// weights by 2^(s_r - e_c), so that its largest element is below 2^14; a plane by 2^t, so that its bound is below 2^14 too. What is added up
-// is multiplied by 2^-s_r, 2^(t - s_r) or 2^-(t_a + t_b). fp16 has eleven bits, and two parts twice as many, down to 2^-14 and a part of
+// weights by 2^(s_r - e_c), so that its largest element is below 2^14; a plane by 2^t, so that its bound is below 2^14 too. What is added
+// up is multiplied by 2^-s_r, 2^(t - s_r) or 2^-(t_a + t_b). fp16 has eleven bits, and two parts twice as many, down to 2^-14 and a part of
 // them down to 2^-24; half of its range is left for rounding.
 #include <cfloat>
 
@@ -134,15 +134,15 @@ __device__ void pack_in_row(const PackParams& p, std::int64_t index) {
   const int row_in_image = static_cast<int>(index % kInChunkRows);
   const bool is_gate = index % 16 >= 8;
   const bool exists = channel < 2 * p.c_hidden;
-  const Row row{is_gate ? p.from.g_in_weight : p.from.p_in_weight,
-                channel,
-                exists,
-                is_gate,
-                p.packed + p.layout.in_weight +
-                    (index / kInChunkRows * p.layout.x_slabs * kInChunkRows + row_in_image) * std::int64_t{kSlabRowBytes},
-                row_in_image,
-                kInChunkRows,
-                p.layout.x_slabs};
+  const Row row{
+      is_gate ? p.from.g_in_weight : p.from.p_in_weight,
+      channel,
+      exists,
+      is_gate,
+      p.packed + p.layout.in_weight + (index / kInChunkRows * p.layout.x_slabs * kInChunkRows + row_in_image) * std::int64_t{kSlabRowBytes},
+      row_in_image,
+      kInChunkRows,
+      p.layout.x_slabs};
   int bound;
   const int scale = pack_row(row, norm_in(p), p.arithmetic, bound);
   if (threadIdx.x % 32 != 0) return;
@@ -186,6 +186,15 @@ __device__ void pack_norm(const PackParams& p, const Norm& norm, std::int64_t be
   place_of<float2>(p, begin)[channel] = make_float2(ldexpf(pair.x, exponent), ldexpf(pair.y, exponent));
 }
 
+/// Whole warp.
+__device__ void pack_is_unbiased(const PackParams& p) {
+  bool has_bias = false;
+  const Norm norm = norm_out(p);
+  for (std::int64_t channel = threadIdx.x % 32; channel < norm.width; channel += 32) has_bias = has_bias || norm.pair(channel).y != 0.0F;
+  has_bias = __any_sync(kWarp, has_bias);
+  if (threadIdx.x % 32 == 0) place_of<std::int32_t>(p, p.layout.exponents)[2 * p.c_hidden] = has_bias ? 0 : 1;
+}
+
 std::int64_t norm_warps(std::int64_t width) {
   return core::round_up(width, PackedLayout::kNormPadding) / 32;
 }
@@ -195,7 +204,7 @@ struct Work {
   std::int64_t in_rows, out_rows, norm_in_warps, norm_out_warps;
 };
 
-/// A warp packs a row, or 32 channels of a LayerNorm.
+/// A warp packs a row, or 32 channels of a LayerNorm; the last one looks at all biases of one.
 __global__ void __launch_bounds__(kThreads) sm80_pack_scaled_weights_kernel(const __grid_constant__ Work work) {
   const PackParams& p = work.p;
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -206,7 +215,8 @@ __global__ void __launch_bounds__(kThreads) sm80_pack_scaled_weights_kernel(cons
   warp -= 2 * work.out_rows;
   if (warp < work.norm_in_warps) return pack_norm(p, norm_in(p), p.layout.norm_in, warp * 32 + lane);
   warp -= work.norm_in_warps;
-  if (warp < work.norm_out_warps) pack_norm(p, norm_out(p), p.layout.norm_out, warp * 32 + lane);
+  if (warp < work.norm_out_warps) return pack_norm(p, norm_out(p), p.layout.norm_out, warp * 32 + lane);
+  if (warp == work.norm_out_warps) pack_is_unbiased(p);
 }
 
 }  // namespace
@@ -214,7 +224,7 @@ __global__ void __launch_bounds__(kThreads) sm80_pack_scaled_weights_kernel(cons
 void pack_scaled_weights(const PackParams& params, Chain& chain) {
   const Work work{params, params.layout.in_chunks * kInChunkRows, params.layout.out_chunks * kOutChunkRows, norm_warps(params.c_z),
                   norm_warps(params.c_hidden)};
-  const std::int64_t warps = work.in_rows + 2 * work.out_rows + work.norm_in_warps + work.norm_out_warps;
+  const std::int64_t warps = work.in_rows + 2 * work.out_rows + work.norm_in_warps + work.norm_out_warps + 1;
   chain.add(sm80_pack_scaled_weights_kernel,
             {.blocks = grid_blocks(core::ceil_div(warps, kThreads / 32)), .threads = kThreads, .smem_bytes = 0, .overlaps = false}, work);
 }

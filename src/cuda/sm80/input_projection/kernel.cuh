@@ -137,8 +137,7 @@ struct InputProjection {
     Ring weights(p.weights, p.chunks * p.slabs, rows_smem + static_cast<unsigned>(p.resident_slabs * Rows::kSlabBytes), p.stages);
     weights.start();
     const Positions::Start begin = p.positions.start(tile * kPositions);
-    if (threadIdx.x < kPositions)
-      smem.mask[threadIdx.x] = factor_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x)));
+    if (threadIdx.x < kPositions) smem.mask[threadIdx.x] = factor_of(p, p.positions.pair(begin, static_cast<int>(threadIdx.x)));
     const Rows rows{p.x, p.positions, nullptr, p.norm, 1.0F / static_cast<float>(p.x.width), p.eps};
     rows.template prepare<kIsWhole>(begin, smem.statistics, p.slabs, rows_smem);
     if constexpr (kIsPipelined) {

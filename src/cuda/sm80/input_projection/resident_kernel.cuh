@@ -207,8 +207,9 @@ struct ResidentInputProjection {
 #pragma unroll
     for (int step = 0; step < Row::kSteps; ++step) {
       const int next = (step + 1) % Row::kSteps;
-      a.load(fragments[(step + 1) % 2], images[step + 1 == Row::kSteps ? 1 : 0] + static_cast<unsigned>(next / kStepsPerSlab<kArithmetic> * kImageBytes),
-             0, next % kStepsPerSlab<kArithmetic>);
+      a.load(fragments[(step + 1) % 2],
+             images[step + 1 == Row::kSteps ? 1 : 0] + static_cast<unsigned>(next / kStepsPerSlab<kArithmetic> * kImageBytes), 0,
+             next % kStepsPerSlab<kArithmetic>);
 #pragma unroll
       for (int ni = 0; ni < kNt; ++ni) mma_16bit<kArithmetic>(acc[ni], fragments[step % 2], z[ni][2 * step], z[ni][2 * step + 1]);
       if (step % kStepsOfQuarter == 0) words[step / kStepsOfQuarter] = gate<kIsScaled>(mask, t, step / kStepsOfQuarter, before, done);

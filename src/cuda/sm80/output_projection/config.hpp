@@ -24,6 +24,7 @@ struct OutputProjectionParams {
   const float* g_bias;
   const float2* p_affine;  // of scaled operands, in place of biases: what a sum is multiplied by, and the bias
   const float2* g_affine;
+  const std::int32_t* is_unbiased;  // of scaled operands: whether the biases of norm_out are all zero
   std::uint8_t* copies;  // for each block the rows of x of its tile, which it overwrites while it still needs them; null: it does not
   Positions positions;
   std::int64_t num_tiles;

@@ -68,8 +68,8 @@ struct OutputProjection {
     }
   }
 
-  static __device__ __forceinline__ void store_chunk(const OutputProjectionParams& p, const Place& at, const Rows& rows,
-                                                     const Positions::Start& begin, int chunk, const Accumulators& value,
+  static __device__ __forceinline__ void store_chunk(const OutputProjectionParams& p, SharedStorage& smem, const Place& at,
+                                                     const Rows& rows, const Positions::Start& begin, int chunk, const Accumulators& value,
                                                      const Accumulators& gate) {
     const int channel = chunk * kOutChunkRows + at.first_channel + at.lane % 4 * kOctet;
     if (channel >= p.out.width) return;
@@ -92,8 +92,9 @@ struct OutputProjection {
             of_value.y = __ldg(p.p_bias + channel + i);
             of_gate.y = __ldg(p.g_bias + channel + i);
           }
-          results[i] = gated(apply<kArithmetic>(of_value, value[mi][i / 2][2 * h + i % 2]),
-                             apply<kArithmetic>(of_gate, gate[mi][i / 2][2 * h + i % 2]));
+          float sum = value[mi][i / 2][2 * h + i % 2];
+          if constexpr (Columns::kIsEnlarged) sum *= Columns::factor_of(smem.sums, position);
+          results[i] = gated(apply<kArithmetic>(of_value, sum), apply<kArithmetic>(of_gate, gate[mi][i / 2][2 * h + i % 2]));
         }
         if (p.has_residual) {
           bool is_valid;
@@ -146,7 +147,8 @@ struct OutputProjection {
                           p.norm_out,
                           1.0F / static_cast<float>(p.channels),
                           p.eps,
-                          &smem.sums};
+                          &smem.sums,
+                          p.is_unbiased};
     const RowStatistics y_statistics = columns.template prepare<kIsWhole>(p.y_slabs, p.resident_y_slabs, y_smem);
     rows.template prepare<kIsWhole>(begin, smem.statistics, p.x_slabs, x_smem, p.resident_x_slabs == p.x_slabs);
     if constexpr (kIsPipelined) {
@@ -171,7 +173,7 @@ struct OutputProjection {
         Accumulators value;
         multiply_next(p.x_slabs, gate);
         multiply_next(p.y_slabs, value);
-        store_chunk(p, at, rows, begin, chunk, value, gate);
+        store_chunk(p, smem, at, rows, begin, chunk, value, gate);
       }
     } else {
 #pragma unroll 1
@@ -184,7 +186,7 @@ struct OutputProjection {
         multiply(
             a, b, weights, p.y_slabs, p.resident_y_slabs, y_smem,
             [&](int slab) { columns.fill(y_statistics, slab, min(p.resident_y_slabs, p.y_slabs - slab), y_smem); }, value);
-        store_chunk(p, at, rows, begin, chunk, value, gate);
+        store_chunk(p, smem, at, rows, begin, chunk, value, gate);
       }
     }
   }

@@ -15,9 +15,9 @@ struct TriangleContractionParams {
   std::uint8_t* y;
   const std::int32_t* exponents;  // of scaled operands: [2C], of the powers of two in the planes of a, then of b
   const float* mask_scale;        // of scaled operands: [B][n_pad], the powers of two in row i of a and row j of b; null: 1
-  std::int64_t pitch;   // elements between channels
-  std::int64_t sample;  // elements between samples: N n_pad
-  std::int64_t tokens;  // N
+  std::int64_t pitch;             // elements between channels
+  std::int64_t sample;            // elements between samples: N n_pad
+  std::int64_t tokens;            // N
   std::int64_t n_pad;
   std::int64_t batch;
   std::int64_t tiles_m, tiles_n;

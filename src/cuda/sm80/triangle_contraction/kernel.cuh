@@ -152,7 +152,9 @@ struct TriangleContraction {
   };
 
   /// Of a power of two, neither it nor its inverse denormal.
-  static __device__ __forceinline__ float inverse_power(float power) { return __uint_as_float(0x7f000000U - __float_as_uint(power)); }
+  static __device__ __forceinline__ float inverse_power(float power) {
+    return __uint_as_float(0x7f000000U - __float_as_uint(power));
+  }
 
   /// 16 bytes of a row of y for every thread: a quad exchanges its words so that each thread has neighbouring columns.
   static __device__ __forceinline__ void store_tile(const TriangleContractionParams& p, const Tile& tile, int first_row, int first_column,
