@@ -36,6 +36,7 @@ if(TRIMUL_HOPPER_ARCHITECTURES)
   target_compile_definitions(trimul_objects PRIVATE TRIMUL_HAVE_SM90=1)
   trimul_kernels(trimul_kernels_sm90 "${TRIMUL_HOPPER_ARCHITECTURES}"
     cuda/sm90/packed_weights.cu
-    cuda/sm90/input_projection/launch.cu cuda/sm90/triangle_contraction/launch.cu cuda/sm90/output_projection/launch.cu)
+    cuda/sm90/input_projection/launch.cu cuda/sm90/input_projection/streaming_launch.cu cuda/sm90/triangle_contraction/launch.cu
+    cuda/sm90/output_projection/launch.cu cuda/sm90/output_projection/streaming_launch.cu)
 endif()
 list(APPEND TRIMUL_LINK CUDA::cudart_static)

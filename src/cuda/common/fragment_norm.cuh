@@ -8,6 +8,7 @@
 
 #include <cuda_bf16.h>
 
+#include <bit>
 #include <cstdint>
 
 #include "cuda/ptx/matrix.cuh"
@@ -55,9 +56,10 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
 /// Means of the two rows: a product with 1 / width on the tensor cores, exact products (1 / width is a power of two) and fp32 sums.
 template <int kRegisters>
 __device__ __forceinline__ RowPair fragment_means(const std::uint32_t (&rows)[kRegisters]) {
-  static_assert(kRegisters == 32, "1 / width as bf16");
-  constexpr std::uint32_t kInverseWidth = 0x3c003c00U;  // two bf16 2^-7
-  float sums[2][4] = {};                                // two chains: a product waits for the one before
+  constexpr std::uint32_t kWidth = 4 * kRegisters;
+  static_assert((kWidth & (kWidth - 1)) == 0, "1 / width as bf16");
+  constexpr std::uint32_t kInverseWidth = ((127U - static_cast<std::uint32_t>(std::bit_width(kWidth) - 1)) << 7) * 0x10001U;
+  float sums[2][4] = {};  // two chains: a product waits for the one before
 #pragma unroll
   for (int i = 0; i < kRegisters; i += 4) ptx::mma_m16n8k16(sums[(i / 4) % 2], &rows[i], kInverseWidth, kInverseWidth);
   return {sums[0][0] + sums[1][0], sums[0][2] + sums[1][2]};
@@ -143,12 +145,12 @@ __device__ __forceinline__ RowNorm fragment_norm(std::uint32_t (&rows)[kRegister
   return {{scale, {-mean.first * scale.first, -mean.second * scale.second}}, factor};
 }
 
-/// rows = bf16(affine(row) * weight + bias), in place. norm[channel] = (weight, bias), in shared memory.
-template <typename Unpack, int kRegisters>
-__device__ __forceinline__ void fragment_normalise(std::uint32_t (&rows)[kRegisters], Unpack unpack, const RowAffine& affine,
-                                                   const float2* norm, int lane) {
+/// rows = bf16(affine(row) * weight + bias), in place. norm[channel] = (weight, bias), in shared memory. Registers kFirst to before kEnd.
+template <int kFirst, int kEnd, typename Unpack, int kRegisters>
+__device__ __forceinline__ void fragment_normalise_part(std::uint32_t (&rows)[kRegisters], Unpack unpack, const RowAffine& affine,
+                                                        const float2* norm, int lane) {
 #pragma unroll
-  for (int i = 0; i < kRegisters; i += 2) {
+  for (int i = kFirst; i < kEnd; i += 2) {
     const int channel = (i / 4) * 16 + ((i & 2) != 0 ? 8 : 0) + 2 * (lane & 3);
     const float4 n = *reinterpret_cast<const float4*>(&norm[channel]);  // weight, bias, next channel's weight, bias
     const float low0 = fmaf(unpack.low(rows[i]), affine.scale.first, affine.shift.first);
@@ -158,6 +160,29 @@ __device__ __forceinline__ void fragment_normalise(std::uint32_t (&rows)[kRegist
     rows[i] = pack_bf16(fmaf(low0, n.x, n.y), fmaf(high0, n.z, n.w));
     rows[i + 1] = pack_bf16(fmaf(low1, n.x, n.y), fmaf(high1, n.z, n.w));
   }
+}
+
+/// The same for all registers.
+template <typename Unpack, int kRegisters>
+__device__ __forceinline__ void fragment_normalise(std::uint32_t (&rows)[kRegisters], Unpack unpack, const RowAffine& affine,
+                                                   const float2* norm, int lane) {
+  fragment_normalise_part<0, kRegisters>(rows, unpack, affine, norm, lane);
+}
+
+/// The same of long rows in four parts, each a loop of `once` rounds, which is 1 and unknown to ptxas: it moves no code over a loop, else
+/// it unpacks all rows and requests all of `norm` at once, and spills what it has no registers for.
+template <typename Unpack, int kRegisters>
+__device__ __forceinline__ void fragment_normalise_in_parts(std::uint32_t (&rows)[kRegisters], Unpack unpack, const RowAffine& affine,
+                                                            const float2* norm, int lane, int once) {
+  constexpr int kPart = kRegisters / 4;
+#pragma unroll 1
+  for (int k = 0; k < once; ++k) fragment_normalise_part<0, kPart>(rows, unpack, affine, norm, lane);
+#pragma unroll 1
+  for (int k = 0; k < once; ++k) fragment_normalise_part<kPart, 2 * kPart>(rows, unpack, affine, norm, lane);
+#pragma unroll 1
+  for (int k = 0; k < once; ++k) fragment_normalise_part<2 * kPart, 3 * kPart>(rows, unpack, affine, norm, lane);
+#pragma unroll 1
+  for (int k = 0; k < once; ++k) fragment_normalise_part<3 * kPart, kRegisters>(rows, unpack, affine, norm, lane);
 }
 
 }  // namespace trimul::cuda

@@ -23,21 +23,27 @@ namespace {
 constexpr std::size_t kTmaAlignmentBytes = 16;
 constexpr std::uint64_t kElementBytes = 2;
 
-/// The boxes in which x or out travels (tile_copy.cuh): [halves of a row, rows, columns, 64 channels].
+/// Blocks of 64 channels of a row.
+std::uint32_t blocks_of(std::int64_t width) {
+  return static_cast<std::uint32_t>(width / kSwizzleColumns);
+}
+
+/// The boxes in which x or out travels (tile_copy.cuh): [blocks of a row, rows, columns, 64 channels].
 CUtensorMap encode_pairs(const void* data, const core::Problem& problem, TileCopy copy, std::uint32_t box_columns,
-                         std::uint32_t box_halves) {
-  constexpr std::uint64_t kRowBytes = kPairWidth * kElementBytes;
+                         std::uint32_t box_blocks) {
+  const std::uint64_t row_bytes = static_cast<std::uint64_t>(problem.c_z) * kElementBytes;
   const auto rows = static_cast<std::uint64_t>(problem.batch * problem.tokens);
   const auto tokens = static_cast<std::uint64_t>(problem.tokens);
   const bool flat = copy == TileCopy::kFlat;
   return encode_tensor_map(data, {{.size = kSwizzleColumns, .stride_bytes = 0, .box = kSwizzleColumns},
-                                  {.size = flat ? rows * tokens : tokens, .stride_bytes = kRowBytes, .box = box_columns},
-                                  {.size = flat ? 1 : rows, .stride_bytes = flat ? kRowBytes : tokens * kRowBytes, .box = 1},
-                                  {.size = 2, .stride_bytes = kSwizzleRowBytes, .box = box_halves}});
+                                  {.size = flat ? rows * tokens : tokens, .stride_bytes = row_bytes, .box = box_columns},
+                                  {.size = flat ? 1 : rows, .stride_bytes = flat ? row_bytes : tokens * row_bytes, .box = 1},
+                                  {.size = blocks_of(problem.c_z), .stride_bytes = kSwizzleRowBytes, .box = box_blocks}});
 }
 
 CUtensorMap encode_x(const void* x, const core::Problem& problem, TileCopy copy) {
-  return copy == TileCopy::kUnits ? encode_pairs(x, problem, copy, kUnitPositions, 1) : encode_pairs(x, problem, copy, kTilePositions, 2);
+  return copy == TileCopy::kUnits ? encode_pairs(x, problem, copy, kUnitPositions, 1)
+                                  : encode_pairs(x, problem, copy, kTilePositions, blocks_of(problem.c_z));
 }
 
 CUtensorMap encode_out(const void* out, const core::Problem& problem, TileCopy copy) {
@@ -53,6 +59,7 @@ class Sm90Plan final : public core::StagedPlanBody {
  public:
   Sm90Plan(const core::Problem& problem, const core::DeviceInfo& device, const Knobs& knobs)
       : problem_(problem),
+        width_(static_cast<int>(problem.c_z)),
         device_(device),
         knobs_(knobs),
         pitch_(channel_pitch(problem.batch, problem.tokens)),
@@ -60,9 +67,9 @@ class Sm90Plan final : public core::StagedPlanBody {
             core::round_up(pitch_ * problem.c_hidden * static_cast<std::int64_t>(kElementBytes), core::kWorkspaceAlignmentBytes))) {
     if (device.is_hypothetical || problem.is_empty()) return;
     const DeviceGuard guard(device.device.index);
-    prepare_input_projection();
+    prepare_input_projection(width_);
     prepare_triangle_contraction();
-    prepare_output_projection();
+    prepare_output_projection(width_);
     const auto overlaps = [this](Overlap kernel) { return (knobs_.overlap & kernel) != 0; };
     const std::array chain{false, overlaps(kOverlapInputProjection), overlaps(kOverlapTriangleContraction),
                            overlaps(kOverlapOutputProjection)};
@@ -81,15 +88,17 @@ class Sm90Plan final : public core::StagedPlanBody {
         ")\noverlap: ", knobs_.overlap, "\nalignment: x and out on 16 bytes, else one internal copy\n");
   }
 
-  [[nodiscard]] std::string_view weights_layout() const override { return "sm90 bf16 128x128"; }
+  [[nodiscard]] std::string_view weights_layout() const override {
+    return width_ == kWideWidth ? "sm90 bf16 256x256" : "sm90 bf16 128x128";
+  }
 
-  [[nodiscard]] std::size_t packed_bytes() const override { return PackedLayout::kBytes; }
+  [[nodiscard]] std::size_t packed_bytes() const override { return PackedLayout(static_cast<std::size_t>(width_)).bytes; }
 
   [[nodiscard]] std::unique_ptr<core::PackedWeights> pack_weights(const core::Parameters& parameters, void* memory,
                                                                   void* stream) const override {
     const DeviceGuard guard(device_.device.index);
     Chain chain(stream);
-    return std::make_unique<Sm90PackedWeights>(parameters, device_.device, memory, chain);
+    return std::make_unique<Sm90PackedWeights>(parameters, width_, device_.device, memory, chain);
   }
 
   void execute(const core::ExecuteArgs& args) const override;
@@ -104,7 +113,7 @@ class Sm90Plan final : public core::StagedPlanBody {
   void run_stages(const core::ExecuteArgs& args, Chain& chain) const;
   /// `overlap`: of the knobs, or 0 for a stage by itself.
   void run_stage(core::Stage stage, const core::ExecuteArgs& args, unsigned overlap, Chain& chain) const;
-  /// Scale and shift of every position's row of x, behind the planes: 8 bytes beside 768.
+  /// Scale and shift of every position's row of x, behind the planes: 8 bytes beside 768 or more.
   [[nodiscard]] float2* statistics(const core::ExecuteArgs& args) const {
     return reinterpret_cast<float2*>(static_cast<std::byte*>(args.workspace) + 3 * plane_bytes_);
   }
@@ -118,6 +127,7 @@ class Sm90Plan final : public core::StagedPlanBody {
 
   std::uint64_t id_ = next_plan_id();
   core::Problem problem_;
+  int width_;  // C_z = C
   core::DeviceInfo device_;
   Knobs knobs_;
   std::int64_t pitch_;                     // elements between channels of a, b and y
@@ -144,7 +154,7 @@ void Sm90Plan::execute_parameters(core::ExecuteArgs args, const core::Parameters
   Chain chain(usable(packing_graphs_, args), args.stream);
   const ChainKey key = call_key(id_, args, parameters);
   if (!chain.holds(key)) {
-    const Sm90PackedWeights packed(parameters, device_.device, memory, chain);
+    const Sm90PackedWeights packed(parameters, width_, device_.device, memory, chain);
     args.weights = &packed;
     run_stages(args, chain);
   }
@@ -183,21 +193,23 @@ void Sm90Plan::run_stage(core::Stage stage, const core::ExecuteArgs& args, unsig
 
 void Sm90Plan::project_input(const void* x, std::byte* planes, bool overlaps, const core::ExecuteArgs& args, Chain& chain) const {
   const auto& weights = static_cast<const Sm90PackedWeights&>(*args.weights);
+  const auto width = static_cast<std::uint64_t>(width_);
   InputProjectionParams params{};
   params.tiling = tile_pairs(problem_.batch, problem_.tokens);
   params.x = encode_x(x, problem_, params.tiling.copy);
-  params.weights = encode_tensor_map(weights.at(PackedLayout::kInWeight),
-                                     {{.size = kPairWidth, .stride_bytes = 0, .box = kSwizzleColumns},
-                                      {.size = 4 * kHiddenWidth, .stride_bytes = kPairWidth * kElementBytes, .box = 128}});
-  params.planes = encode_tensor_map(
-      planes, {{.size = static_cast<std::uint64_t>(pitch_), .stride_bytes = 0, .box = kTilePositions},
-               {.size = 2 * kHiddenWidth, .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = 64}});
-  params.norm = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormIn));
-  params.bias = problem_.has_in_bias ? reinterpret_cast<const float*>(weights.at(PackedLayout::kInBias)) : nullptr;
+  params.weights = encode_tensor_map(
+      weights.at(weights.layout().in_weight),
+      {{.size = width, .stride_bytes = 0, .box = kSwizzleColumns}, {.size = 4 * width, .stride_bytes = width * kElementBytes, .box = 128}});
+  params.planes =
+      encode_tensor_map(planes, {{.size = static_cast<std::uint64_t>(pitch_), .stride_bytes = 0, .box = kTilePositions},
+                                 {.size = 2 * width, .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = 64}});
+  params.norm = reinterpret_cast<const float2*>(weights.at(weights.layout().norm_in));
+  params.bias = problem_.has_in_bias ? reinterpret_cast<const float*>(weights.at(weights.layout().in_bias)) : nullptr;
   params.statistics = statistics(args);
   if (args.mask) params.mask = pack_mask(*args.mask, problem_, params.tiling.copy == TileCopy::kFlat);
   params.eps = problem_.eps;
-  launch_input_projection(params, knobs_.k1_parts, overlaps, device_.num_sms, chain);
+  params.parts = knobs_.k1_parts;
+  launch_input_projection(params, width_, overlaps, device_.num_sms, chain);
 }
 
 void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps, Chain& chain) const {
@@ -206,18 +218,19 @@ void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps,
   const auto tokens = static_cast<std::uint64_t>(problem_.tokens);
   const std::uint64_t row_bytes = static_cast<std::uint64_t>(padded_tokens(problem_.tokens)) * kElementBytes;
   const auto encode_planes = [&](const std::byte* planes, std::uint64_t columns, std::uint32_t box_rows) {
-    return encode_tensor_map(planes,
-                             {{.size = columns, .stride_bytes = 0, .box = 64},
-                              {.size = tokens, .stride_bytes = row_bytes, .box = box_rows},
-                              {.size = static_cast<std::uint64_t>(problem_.batch), .stride_bytes = tokens * row_bytes, .box = 1},
-                              {.size = kHiddenWidth, .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = 1}});
+    return encode_tensor_map(
+        planes,
+        {{.size = columns, .stride_bytes = 0, .box = 64},
+         {.size = tokens, .stride_bytes = row_bytes, .box = box_rows},
+         {.size = static_cast<std::uint64_t>(problem_.batch), .stride_bytes = tokens * row_bytes, .box = 1},
+         {.size = static_cast<std::uint64_t>(width_), .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = 1}});
   };
   const auto rows_of = [](int rows) { return static_cast<std::uint32_t>(rows); };
   TriangleContractionParams params{};
   params.a = encode_planes(a, tokens, incoming ? 64 : rows_of(config.tile_m()));
   params.b = encode_planes(b, tokens, incoming || config.narrow_tile_n != 0 ? 64 : rows_of(config.tile_n));
   params.y = encode_planes(y, row_bytes / kElementBytes, 64);
-  const ContractionTiling tiling = tile_contraction(knobs_.k2_tile, problem_.tokens, problem_.batch * kHiddenWidth, device_.num_sms);
+  const ContractionTiling tiling = tile_contraction(knobs_.k2_tile, problem_.tokens, problem_.batch * width_, device_.num_sms);
   params.batch = FastDivisor(static_cast<std::uint32_t>(problem_.batch));
   params.tokens = static_cast<std::int32_t>(problem_.tokens);
   params.k_stages = tiling.k_stages;
@@ -236,26 +249,29 @@ void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps,
 void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, bool overlaps, const core::ExecuteArgs& args,
                               Chain& chain) const {
   const auto& weights = static_cast<const Sm90PackedWeights&>(*args.weights);
+  const auto width = static_cast<std::uint64_t>(width_);
   OutputProjectionParams params{};
   params.tiling = tile_pairs(problem_.batch, problem_.tokens);
   params.x = encode_x(x, problem_, params.tiling.copy);
   params.out = encode_out(out, problem_, params.tiling.copy);
   params.y = encode_tensor_map(
       y, {{.size = static_cast<std::uint64_t>(pitch_), .stride_bytes = 0, .box = kTilePositions},
-          {.size = kHiddenWidth, .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = kHiddenWidth}});
-  const auto encode_weight = [&](std::size_t offset, std::uint32_t columns) {
-    return encode_tensor_map(weights.at(offset), {{.size = columns, .stride_bytes = 0, .box = kSwizzleColumns},
-                                                  {.size = kPairWidth, .stride_bytes = columns * kElementBytes, .box = kPairWidth}});
+          {.size = width, .stride_bytes = static_cast<std::uint64_t>(pitch_) * kElementBytes, .box = static_cast<std::uint32_t>(width_)}});
+  // Of the wide ones a box has the output channels of one stage.
+  const auto box_rows = static_cast<std::uint32_t>(width_ == kWideWidth ? 64 : width_);
+  const auto encode_weight = [&](std::size_t offset) {
+    return encode_tensor_map(weights.at(offset), {{.size = width, .stride_bytes = 0, .box = kSwizzleColumns},
+                                                  {.size = width, .stride_bytes = width * kElementBytes, .box = box_rows}});
   };
-  params.p_weight = encode_weight(PackedLayout::kPOutWeight, kHiddenWidth);
-  params.g_weight = encode_weight(PackedLayout::kGOutWeight, kPairWidth);
+  params.p_weight = encode_weight(weights.layout().p_out_weight);
+  params.g_weight = encode_weight(weights.layout().g_out_weight);
   params.statistics = statistics(args);
   params.y_policy = plane_policy(problem_.batch, problem_.tokens);
-  params.norm_in = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormIn));
-  params.norm_out = reinterpret_cast<const float2*>(weights.at(PackedLayout::kNormOut));
-  params.bias = reinterpret_cast<const float*>(weights.at(PackedLayout::kOutBias));
+  params.norm_in = reinterpret_cast<const float2*>(weights.at(weights.layout().norm_in));
+  params.norm_out = reinterpret_cast<const float2*>(weights.at(weights.layout().norm_out));
+  params.bias = reinterpret_cast<const float*>(weights.at(weights.layout().out_bias));
   params.eps = problem_.eps;
-  launch_output_projection(params, problem_.residual, overlaps, device_.num_sms, chain);
+  launch_output_projection(params, width_, problem_.residual, overlaps, device_.num_sms, chain);
 }
 
 std::optional<core::Rejection> can_run(const core::Problem& problem, const core::DeviceInfo& device) {
@@ -266,15 +282,16 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
   if (problem.x_dtype != core::DType::kBf16) return core::Rejection{text("reads bf16 x, got ", core::dtype_name(problem.x_dtype))};
   if (problem.precision == core::Precision::kIeee || problem.precision == core::Precision::kMxfp8)
     return core::Rejection{text("computes with bf16 operands, precision ", core::precision_name(problem.precision), " was asked for")};
-  if (problem.c_z != kPairWidth) return core::Rejection{text("C_z must be ", kPairWidth, ", got ", problem.c_z)};
-  if (problem.c_hidden != kHiddenWidth) return core::Rejection{text("C must be ", kHiddenWidth, ", got ", problem.c_hidden)};
+  if (problem.c_z != problem.c_hidden || (problem.c_z != kPairWidth && problem.c_z != kWideWidth))
+    return core::Rejection{
+        text("C_z = C must be ", kPairWidth, " or ", kWideWidth, ", got C_z = ", problem.c_z, ", C = ", problem.c_hidden)};
   if (problem.is_empty()) return std::nullopt;
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (problem.tokens > 65536 || channel_pitch(problem.batch, problem.tokens) > kMost)
     return core::Rejection{text("counts positions of a plane in 31 bits, B N n_pad is ", channel_pitch(problem.batch, problem.tokens))};
   // Of the smallest tiles, which a knob can ask for. Tiny planes: a tile each, however few positions they hold.
   const std::int64_t tiles =
-      tile_contraction(ContractionVariant::kSmall64x64, problem.tokens, problem.batch * kHiddenWidth, device.num_sms).total_tiles;
+      tile_contraction(ContractionVariant::kSmall64x64, problem.tokens, problem.batch * problem.c_hidden, device.num_sms).total_tiles;
   if (tiles > kMost) return core::Rejection{text("counts the contraction's tiles in 31 bits, here are ", tiles)};
   return std::nullopt;
 }
@@ -298,7 +315,11 @@ std::unique_ptr<core::PlanBody> make_plan(const core::Problem& problem, const co
 
 core::Implementation implementation() {
   return {.name = "cuda:sm90",
-          .describe = [] { return core::text("bf16 on Hopper at C_z = C = ", kPairWidth, ": three launches of wgmma and TMA kernels"); },
+          .describe =
+              [] {
+                return core::text("bf16 on Hopper at C_z = C = ", kPairWidth, " and ", kWideWidth,
+                                  ": three launches of wgmma and TMA kernels");
+              },
           .can_run = can_run,
           .make_plan = make_plan,
           .knobs = kKnobRanges,

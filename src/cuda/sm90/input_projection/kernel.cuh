@@ -3,7 +3,7 @@
 // docs/kernels/sm90-input-projection.md has the roofline, the schedule and what was tried.
 //
 // One persistent block a multiprocessor, `warpgroups` autonomous warpgroups, no producer warp, no block-wide barrier in the loop. Weights
-// stay in shared memory. With halved weights v' = v / 2 and g' = g / 2 the product v sigmoid(g) is v' + v' tanh(g'), one FFMA.
+// stay in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/sm90/input_projection/config.hpp"
+#include "cuda/sm90/input_projection/gated_chunk.cuh"
 #include "cuda/sm90/tile_copy.cuh"
 
 namespace trimul::cuda::sm90 {
@@ -24,21 +25,18 @@ template <typename Config>
 struct InputProjection {
   static constexpr InputProjectionConfig kCfg = Config::kCfg;
   static constexpr int kWarpgroups = kCfg.warpgroups;
-  static constexpr int kOutputs = 4 * kHiddenWidth;                             // rows of the weights: values and gates of a and b
-  static constexpr int kChunk = 128;                                            // rows of the weights per product
-  static constexpr int kChunks = kOutputs / kChunk / kCfg.parts;                // of this block
-  static constexpr int kChunkChannels = kChunk / 2;                             // channels of a or b that a chunk yields
-  static constexpr int kSteps = kPairWidth / 16;                                // k steps of a product
-  static constexpr int kHalfWeightBytes = kChunks * kChunk * kSwizzleRowBytes;  // 64 of the 128 columns
+  static constexpr int kOutputs = 4 * kHiddenWidth;                                   // rows of the weights: values and gates of a and b
+  static constexpr int kChunks = kOutputs / kInChunkRows / kCfg.parts;                // of this block
+  static constexpr int kSteps = kPairWidth / 16;                                      // k steps of a product
+  static constexpr int kHalfWeightBytes = kChunks * kInChunkRows * kSwizzleRowBytes;  // 64 of the 128 columns
   static constexpr int kTileBytes = kTilePositions * kPairWidth * 2;
-  static constexpr int kStagingBytes = kChunkChannels * kTilePositions * 2;
 
   struct SharedStorage {
-    alignas(1024) std::uint8_t weights[2 * kHalfWeightBytes];        // [2 halves of k][rows][128 bytes], swizzled
-    alignas(1024) std::uint8_t x[kWarpgroups][kTileBytes];           // [2 halves of k][64 rows][128 bytes], swizzled
-    alignas(1024) std::uint8_t staging[kWarpgroups][kStagingBytes];  // [64 channels][128 bytes], swizzled
+    alignas(1024) std::uint8_t weights[2 * kHalfWeightBytes];          // [2 halves of k][rows][128 bytes], swizzled
+    alignas(1024) std::uint8_t x[kWarpgroups][kTileBytes];             // [2 halves of k][64 rows][128 bytes], swizzled
+    alignas(1024) std::uint8_t staging[kWarpgroups][kInStagingBytes];  // [64 channels][128 bytes], swizzled
     // LayerNorm's vectors, or the biases where there are any: both do not fit, and the vectors are read less often (from L1 then).
-    alignas(16) float2 vectors[kCfg.has_bias ? kChunks * kChunk / 2 : kPairWidth];
+    alignas(16) float2 vectors[kCfg.has_bias ? kChunks * kInChunkRows / 2 : kPairWidth];
     std::uint64_t x_full[kWarpgroups];    // 1 arrival: expect_tx by the thread that issues the load
     std::uint64_t weights_full[kChunks];  // 1 arrival, once
     std::uint64_t vectors_full;           // 1 arrival, once
@@ -57,10 +55,7 @@ struct InputProjection {
     const int warp_in_block = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x / 32), 0);  // uniform for ptxas
     p.warpgroup = warp_in_block / 4;
     p.warp = warp_in_block % 4;
-    const int matrix = p.lane / 8;
-    const int row = p.lane % 8;
-    p.staging_row = ptx::shared_address(smem.staging[p.warpgroup]) +
-                    static_cast<std::uint32_t>((8 * (matrix / 2) + row) * kSwizzleRowBytes + (((2 * p.warp + (matrix & 1)) ^ row) << 4));
+    p.staging_row = ptx::shared_address(smem.staging[p.warpgroup]) + staging_row_offset(p.warp, p.lane);
     return p;
   }
 
@@ -94,7 +89,7 @@ struct InputProjection {
   /// By one thread: starts the load of a tile into a warpgroup's stage. Signals x_full.
   static __device__ __forceinline__ void load_tile(const InputProjectionParams& p, SharedStorage& smem, int warpgroup, std::uint32_t tile) {
     ptx::mbarrier_arrive_expect_tx(&smem.x_full[warpgroup], kTileBytes);
-    load_pair_tile(p.tiling, &p.x, &smem.x_full[warpgroup], smem.x[warpgroup], tile);
+    load_pair_tile<kPairWidth / kSwizzleColumns>(p.tiling, &p.x, &smem.x_full[warpgroup], smem.x[warpgroup], tile);
   }
 
   static __device__ __forceinline__ void init_barriers(SharedStorage& smem) {
@@ -108,8 +103,8 @@ struct InputProjection {
   /// ordinary load would wait behind the hundreds of KiB that every multiprocessor asks for at this moment.
   static __device__ __forceinline__ void load_first(const InputProjectionParams& p, SharedStorage& smem) {
     ptx::mbarrier_arrive_expect_tx(&smem.vectors_full, sizeof(smem.vectors));
-    ptx::bulk_load(smem.vectors, kCfg.has_bias ? static_cast<const void*>(p.bias + first_chunk() * kChunk) : p.norm, sizeof(smem.vectors),
-                   &smem.vectors_full);
+    ptx::bulk_load(smem.vectors, kCfg.has_bias ? static_cast<const void*>(p.bias + first_chunk() * kInChunkRows) : p.norm,
+                   sizeof(smem.vectors), &smem.vectors_full);
 #pragma unroll 1
     for (int i = 0; i < kWarpgroups; ++i) {
       if (first_tile(i) < p.tiling.num_tiles) load_tile(p, smem, i, first_tile(i));
@@ -120,90 +115,26 @@ struct InputProjection {
   }
 
   static __device__ __forceinline__ void load_weights(const InputProjectionParams& p, SharedStorage& smem, int chunk) {
-    ptx::mbarrier_arrive_expect_tx(&smem.weights_full[chunk], kChunk * kPairWidth * 2);
+    ptx::mbarrier_arrive_expect_tx(&smem.weights_full[chunk], kInChunkRows * kPairWidth * 2);
     for (int half = 0; half < 2; ++half)
-      ptx::tma_load_2d(smem.weights + half * kHalfWeightBytes + chunk * kChunk * kSwizzleRowBytes, &p.weights, &smem.weights_full[chunk],
-                       half * kSwizzleColumns, (first_chunk() + chunk) * kChunk);
+      ptx::tma_load_2d(smem.weights + half * kHalfWeightBytes + chunk * kInChunkRows * kSwizzleRowBytes, &p.weights,
+                       &smem.weights_full[chunk], half * kSwizzleColumns, (first_chunk() + chunk) * kInChunkRows);
   }
 
   /// Issues acc = z W^T [+ bias] for one chunk of weight rows; not waited for.
   static __device__ __forceinline__ void project_chunk(const SharedStorage& smem, int lane, const std::uint32_t (&z)[4 * kSteps], int chunk,
-                                                       float (&acc)[kChunk / 2]) {
-    if constexpr (kCfg.has_bias) {
-#pragma unroll
-      for (int j = 0; j < kChunk / 8; ++j) {
-        const float2 pair = smem.vectors[(chunk * kChunk + 8 * j) / 2 + (lane & 3)];
-        acc[4 * j] = pair.x, acc[4 * j + 1] = pair.y, acc[4 * j + 2] = pair.x, acc[4 * j + 3] = pair.y;
-      }
-    }
+                                                       InChunkSums& acc) {
+    if constexpr (kCfg.has_bias) start_from_bias(smem.vectors, chunk, lane, acc);
     const std::uint64_t base = ptx::matrix_descriptor(ptx::shared_address(smem.weights), 1);
     ptx::warpgroup_fence_operand(acc);
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int offset_bytes = (step / 4) * kHalfWeightBytes + chunk * kChunk * kSwizzleRowBytes + (step % 4) * 32;
+      const int offset_bytes = (step / 4) * kHalfWeightBytes + chunk * kInChunkRows * kSwizzleRowBytes + (step % 4) * 32;
       ptx::wgmma_registers(acc, z + 4 * step, base + static_cast<unsigned>(offset_bytes >> 4), kCfg.has_bias || step > 0);
     }
     ptx::wgmma_commit_group();
     ptx::warpgroup_fence_operand(acc);
-  }
-
-  /// The masks of a thread's two rows.
-  struct RowMasks {
-    RowPair factor;
-    bool keeps_first, keeps_second;  // the factor is not 0
-    bool are_selections;             // every factor of the warp is 0 or 1
-    bool keep_all;                   // no factor of the warp is 0
-  };
-
-  /// Lanes hold the factors of 16 positions of two tiles, the `half`-th of which is meant.
-  static __device__ __forceinline__ RowMasks spread_mask(float of_lane, int lane, int half) {
-    const int source = 16 * half + lane / 4;
-    RowMasks mask;
-    mask.factor = {__shfl_sync(0xffffffffU, of_lane, source), __shfl_sync(0xffffffffU, of_lane, source + 8)};
-    mask.keeps_first = mask.factor.first != 0.0F;
-    mask.keeps_second = mask.factor.second != 0.0F;
-    mask.are_selections = !__any_sync(0xffffffffU, of_lane != 0.0F && of_lane != 1.0F);
-    mask.keep_all = __all_sync(0xffffffffU, of_lane != 0.0F);
-    return mask;
-  }
-
-  /// Without biases a row of zeros yields zeros, whatever x held: cheaper than selecting every output.
-  static __device__ __forceinline__ void drop_masked_rows(const RowMasks& mask, std::uint32_t (&z)[4 * kSteps]) {
-    if (mask.keep_all) return;
-#pragma unroll
-    for (int i = 0; i < 4 * kSteps; i += 2) {
-      z[i] = mask.keeps_first ? z[i] : 0U;
-      z[i + 1] = mask.keeps_second ? z[i + 1] : 0U;
-    }
-  }
-
-  /// Fractional masks: the values of a chunk times the mask, before the gate and before any rounding. Rare, and so out of the hot code.
-  static __device__ __forceinline__ void scale_values(const RowMasks& mask, float (&acc)[kChunk / 2]) {
-#pragma unroll
-    for (int octet = 0; octet < kChunkChannels / 8; ++octet)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) acc[8 * octet + i] *= i < 2 ? mask.factor.first : mask.factor.second;
-  }
-
-  /// value * sigmoid(gate) of one chunk for this warp's 16 positions, transposed into the staging buffer. A zero mask selects zero,
-  /// whatever the value is (drop_masked_rows has seen to that where there are no biases).
-  static __device__ __forceinline__ void gate_chunk(const Place& at, const float (&acc)[kChunk / 2], const RowMasks& mask) {
-#pragma unroll
-    for (int octet = 0; octet < kChunkChannels / 8; octet += 2) {
-      std::uint32_t packed[4];
-#pragma unroll
-      for (int u = 0; u < 2; ++u) {
-        // values, then gates: (row, channel), (row, channel + 1), (row + 8, channel), (row + 8, channel + 1)
-        const float* const v = &acc[8 * (octet + u)];
-        float gated[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) gated[i] = fmaf(v[i], ptx::tanh_approx(v[i + 4]), v[i]);
-        packed[2 * u] = !kCfg.has_bias || mask.keeps_first ? pack_bf16(gated[0], gated[1]) : 0U;
-        packed[2 * u + 1] = !kCfg.has_bias || mask.keeps_second ? pack_bf16(gated[2], gated[3]) : 0U;
-      }
-      ptx::stmatrix_x4_trans(at.staging_row + static_cast<unsigned>(8 * octet * kSwizzleRowBytes), packed);
-    }
   }
 
   /// Before a warp writes to the staging buffer: waits until the chunk before has been read out of it.
@@ -222,7 +153,7 @@ struct InputProjection {
     meet(at, Meeting::kStagingFull);
     if (at.warp == 0 && at.lane == 0) {
       ptx::tma_store_2d(&p.planes, smem.staging[at.warpgroup], static_cast<int>(tile * kTilePositions),
-                        (first_chunk() + chunk) * kChunkChannels);
+                        (first_chunk() + chunk) * kInChunkChannels);
       ptx::bulk_commit_group();
     }
     __syncwarp();
@@ -283,7 +214,7 @@ struct InputProjection {
       if constexpr (!kCfg.has_bias) drop_masked_rows(mask, z);
       if (parity == 1) mask_bits = lane_mask(next);
       parity ^= 1;
-      float acc[kChunk / 2];
+      InChunkSums acc;
       if (is_first) ptx::mbarrier_wait(&smem.weights_full[0], 0);
       project_chunk(smem, at.lane, z, 0, acc);
 #pragma unroll
@@ -292,7 +223,7 @@ struct InputProjection {
         ptx::warpgroup_fence_operand(acc);
         if (!mask.are_selections) scale_values(mask, acc);
         claim_staging(at);
-        gate_chunk(at, acc, mask);
+        gate_chunk<kCfg.has_bias>(at.staging_row, acc, mask);
         if (chunk + 1 < kChunks) {  // the next products, so that the fence and the store run beside them
           if (is_first) ptx::mbarrier_wait(&smem.weights_full[chunk + 1], 0);
           project_chunk(smem, at.lane, z, chunk + 1, acc);

@@ -27,12 +27,14 @@ void prepare() {
 
 }  // namespace
 
-void launch_input_projection(const InputProjectionParams& params, int parts, bool overlaps, int num_sms, Chain& chain) {
-  if (params.bias != nullptr) return (parts == 2 ? add<2, true> : add<1, true>)(params, overlaps, num_sms, chain);
-  return (parts == 2 ? add<2, false> : add<1, false>)(params, overlaps, num_sms, chain);
+void launch_input_projection(const InputProjectionParams& params, int width, bool overlaps, int num_sms, Chain& chain) {
+  if (width == kWideWidth) return launch_streaming_input_projection(params, overlaps, num_sms, chain);
+  if (params.bias != nullptr) return (params.parts == 2 ? add<2, true> : add<1, true>)(params, overlaps, num_sms, chain);
+  return (params.parts == 2 ? add<2, false> : add<1, false>)(params, overlaps, num_sms, chain);
 }
 
-void prepare_input_projection() {
+void prepare_input_projection(int width) {
+  if (width == kWideWidth) return prepare_streaming_input_projection();
   prepare<1, false>();
   prepare<1, true>();
   prepare<2, false>();

@@ -27,6 +27,9 @@ struct OutputProjectionResidual {
   static constexpr OutputProjectionConfig kCfg{.has_residual = true};
 };
 
+/// Of the kernel for kWideWidth, beside the one that has the producer.
+inline constexpr int kStreamingOutputWarpgroups = 2;
+
 struct OutputProjectionParams {
   CUtensorMap x;             // [B N N, C_z] as PairTiling::copy says
   CUtensorMap y;             // [C, positions]
@@ -42,13 +45,16 @@ struct OutputProjectionParams {
   float eps;
   std::uint32_t unpack_shift = 16;  // constants that ptxas must not know: fragment_norm.cuh, UnpackByArgument
   std::uint32_t unpack_mask = 0xffff0000U;
+  std::int32_t once = 1;  // likewise: fragment_normalise_in_parts
 };
 
-/// Launches on `stream`. `overlaps`: programmatically dependent on the contraction; x must then be complete before the contraction starts.
-/// Throws DEVICE_ERROR.
-void launch_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, Chain& chain);
+/// Adds the kernel for C_z = C = `width` to `chain`. `overlaps`: programmatically dependent on the contraction; x must then be complete
+/// before the contraction starts. Throws DEVICE_ERROR.
+void launch_output_projection(const OutputProjectionParams& params, int width, bool residual, bool overlaps, int num_sms, Chain& chain);
+void launch_streaming_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, Chain& chain);
 
-/// Sets the kernels' shared-memory attributes on the current device. Throws DEVICE_ERROR.
-void prepare_output_projection();
+/// Sets the shared-memory attributes of the kernels for C_z = C = `width` on the current device. Throws DEVICE_ERROR.
+void prepare_output_projection(int width);
+void prepare_streaming_output_projection();
 
 }  // namespace trimul::cuda::sm90

@@ -16,6 +16,7 @@
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/sm90/output_projection/config.hpp"
+#include "cuda/sm90/output_projection/gated_rows.cuh"
 #include "cuda/sm90/tile_copy.cuh"
 
 namespace trimul::cuda::sm90 {
@@ -29,7 +30,6 @@ struct OutputProjection {
   static constexpr int kTileBytes = kTilePositions * kPairWidth * 2;
   static constexpr int kStatisticsBytes = kTilePositions * static_cast<int>(sizeof(float2));
   static constexpr int kVectorBytes = (kPairWidth + kHiddenWidth) * static_cast<int>(sizeof(float2)) + 2 * kPairWidth * 4;
-  static constexpr int kChunk = 64;  // output channels per product
   static_assert(kPairWidth == kHiddenWidth, "the fragment loops share their bounds");
 
   struct SharedStorage {
@@ -79,7 +79,7 @@ struct OutputProjection {
     ptx::mbarrier_arrive_expect_tx(&smem.x_full[warpgroup][stage], kTileBytes + kStatisticsBytes);
     ptx::bulk_load(smem.statistics[warpgroup][stage], p.statistics + std::size_t{tile} * kTilePositions, kStatisticsBytes,
                    &smem.x_full[warpgroup][stage]);
-    load_pair_tile(p.tiling, &p.x, &smem.x_full[warpgroup][stage], smem.x[warpgroup][stage], tile);
+    load_pair_tile<kPairWidth / kSwizzleColumns>(p.tiling, &p.x, &smem.x_full[warpgroup][stage], smem.x[warpgroup][stage], tile);
   }
 
   static __device__ __forceinline__ void load_y(const OutputProjectionParams& p, SharedStorage& smem, int warpgroup, std::uint32_t tile) {
@@ -133,11 +133,7 @@ struct OutputProjection {
   template <int kOutputs>
   static __device__ __forceinline__ void project(const std::uint8_t* weight, const float* bias, int lane,
                                                  const std::uint32_t (&fragments)[4 * kSteps], int first, float (&acc)[kOutputs / 2]) {
-#pragma unroll
-    for (int j = 0; j < kOutputs / 8; ++j) {
-      const float2 pair = *reinterpret_cast<const float2*>(&bias[first + 8 * j + 2 * (lane & 3)]);
-      acc[4 * j] = pair.x, acc[4 * j + 1] = pair.y, acc[4 * j + 2] = pair.x, acc[4 * j + 3] = pair.y;
-    }
+    start_from_bias(bias + first, lane, acc);
     const std::uint64_t base = ptx::matrix_descriptor(ptx::shared_address(weight), 1);
     ptx::warpgroup_fence_operand(acc);
     ptx::wgmma_fence();
@@ -148,19 +144,6 @@ struct OutputProjection {
     }
     ptx::wgmma_commit_group();
     ptx::warpgroup_fence_operand(acc);
-  }
-
-  /// This warp's 16 positions of y as A fragments, transposed on the way.
-  static __device__ __forceinline__ void load_y_fragments(const std::uint8_t* tile_smem, const Place& at,
-                                                          std::uint32_t (&fragments)[4 * kSteps]) {
-    const int matrix = at.lane / 8;
-    const int row = at.lane % 8;
-    const std::uint32_t base = ptx::shared_address(tile_smem) + static_cast<unsigned>(((matrix >> 1) * 8 + row) * kSwizzleRowBytes +
-                                                                                      (((2 * at.warp + (matrix & 1)) ^ row) << 4));
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step)
-      ptx::ldmatrix_x4_trans(*reinterpret_cast<std::uint32_t(*)[4]>(&fragments[4 * step]),
-                             base + static_cast<unsigned>(step * 16 * kSwizzleRowBytes));
   }
 
   /// Once the warps' results of the tile before have left the other stage of x: warp 0 fills it with `next`.
@@ -178,7 +161,7 @@ struct OutputProjection {
   static __device__ __forceinline__ RowAffine take_y(const OutputProjectionParams& p, SharedStorage& smem, const Place& at,
                                                      std::uint32_t parity, std::uint32_t next, std::uint32_t (&y)[4 * kSteps]) {
     ptx::mbarrier_wait(&smem.y_full[at.warpgroup], parity);
-    load_y_fragments(smem.y[at.warpgroup], at, y);
+    load_column_fragments(smem.y[at.warpgroup], at.warp, at.lane, y);
     const RowPair mean = fragment_means(y);
     ptx::complete_before_barrier(mean.first, mean.second);
     if (at.warp != 0) meet(at, Meeting::kTileRead);
@@ -200,30 +183,6 @@ struct OutputProjection {
     const float2 first = rows[0];
     const float2 second = rows[8];
     fragment_normalise(z, UnpackByShift{}, RowAffine{{first.x, second.x}, {first.y, second.y}}, smem.norm_in, at.lane);
-  }
-
-  /// value' + value' tanh(gate') [+ x] of 64 channels for this warp's 16 positions, over x in its stage.
-  static __device__ __forceinline__ void gate_chunk(std::uint32_t lane_address, int chunk, const float (&value)[kChunk / 2],
-                                                    const float* gate) {
-#pragma unroll
-    for (int octet = 0; octet < kChunk / 8; octet += 2) {
-      const std::uint32_t address = fragment_address(lane_address, chunk * (kChunk / 16) + octet / 2);
-      std::uint32_t x[4] = {0, 0, 0, 0};
-      if constexpr (kCfg.has_residual) ptx::ldmatrix_x4(x, address);
-      std::uint32_t packed[4];
-#pragma unroll
-      for (int u = 0; u < 4; ++u) {
-        const int i = 4 * octet + 2 * u;
-        float low = fmaf(value[i], ptx::tanh_approx(gate[i]), value[i]);
-        float high = fmaf(value[i + 1], ptx::tanh_approx(gate[i + 1]), value[i + 1]);
-        if constexpr (kCfg.has_residual) {
-          low += UnpackByShift{}.low(x[u]);
-          high += UnpackByShift{}.high(x[u]);
-        }
-        packed[u] = pack_bf16(low, high);
-      }
-      ptx::stmatrix_x4(address, packed);
-    }
   }
 
   /// A warpgroup's life: its tiles, one after the other.
@@ -248,17 +207,17 @@ struct OutputProjection {
       fragment_normalise(y, UnpackByPermute{}, y_affine, smem.norm_out, at.lane);
       if (count == 0) ptx::mbarrier_wait(&smem.projection_full, 0);
 #pragma unroll
-      for (int chunk = 0; chunk < kPairWidth / kChunk; ++chunk) {
-        float value[kChunk / 2];
-        project<kChunk>(smem.p_weight, smem.bias[0], at.lane, y, chunk * kChunk, value);
+      for (int chunk = 0; chunk < kPairWidth / kOutChunk; ++chunk) {
+        float value[kOutChunk / 2];
+        project<kOutChunk>(smem.p_weight, smem.bias[0], at.lane, y, chunk * kOutChunk, value);
         ptx::wgmma_wait_group<0>();
         ptx::warpgroup_fence_operand(value);
-        gate_chunk(fragment_lane_address(x_tile, at.warp, at.lane), chunk, value, gate + chunk * (kChunk / 2));
+        gate_rows<kCfg.has_residual>(fragment_lane_address(x_tile, at.warp, at.lane), chunk, value, gate + chunk * (kOutChunk / 2));
       }
       ptx::fence_proxy_async_shared();
       __syncwarp();
       if (at.lane == 0) {
-        store_pair_rows(p.tiling, &p.out, x_tile, tile, at.warp);
+        store_pair_rows<kPairWidth / kSwizzleColumns>(p.tiling, &p.out, x_tile, tile, at.warp);
         ptx::bulk_commit_group();
       }
       __syncwarp();

@@ -20,14 +20,16 @@ void add(const OutputProjectionParams& params, bool overlaps, int num_sms, Chain
 
 }  // namespace
 
-void launch_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, Chain& chain) {
+void launch_output_projection(const OutputProjectionParams& params, int width, bool residual, bool overlaps, int num_sms, Chain& chain) {
+  if (width == kWideWidth) return launch_streaming_output_projection(params, residual, overlaps, num_sms, chain);
   if (residual)
     add<OutputProjectionResidual>(params, overlaps, num_sms, chain);
   else
     add<OutputProjectionPlain>(params, overlaps, num_sms, chain);
 }
 
-void prepare_output_projection() {
+void prepare_output_projection(int width) {
+  if (width == kWideWidth) return prepare_streaming_output_projection();
   allow_shared_memory(output_projection_kernel<OutputProjectionPlain>, sizeof(OutputProjection<OutputProjectionPlain>::SharedStorage));
   allow_shared_memory(output_projection_kernel<OutputProjectionResidual>,
                       sizeof(OutputProjection<OutputProjectionResidual>::SharedStorage));
