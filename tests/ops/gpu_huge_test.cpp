@@ -132,6 +132,13 @@ TEST_P(GpuHuge, ABatchBeyondTwoToThe31Elements) {
   check_huge(spec, 3, 2600);
 }
 
+TEST_P(GpuHuge, WidePairsBeyondTwoToThe31Elements) {
+  Spec spec = gpu_spec({.direction = TRIMUL_INCOMING});
+  spec.c_z = spec.c = 256;
+  ASSERT_GT(2900 * 2900 * spec.c_z, std::int64_t{1} << 31);
+  check_huge(spec, 1, 2900);
+}
+
 TEST_P(GpuHuge, WideRowsOfNarrowPlanesBeyond4GiB) {
   check_huge({.c_z = 160, .c = 8, .x_dtype = DType::kF32, .direction = TRIMUL_INCOMING}, 1, 2600);
 }

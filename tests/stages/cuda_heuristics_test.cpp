@@ -184,11 +184,27 @@ TEST(Sm90Heuristics, RowsThatNeedPaddingFillLinesFrom65On) {
 }
 
 TEST(Sm90Heuristics, PlanesAreEvictedFirstWhereTheyFillTheL2AndFit) {
-  const auto evicts = [](std::int64_t batch, std::int64_t n) { return plane_policy(batch, n) == L2Policy::kEvictFirst; };
+  const auto evicts = [](std::int64_t batch, std::int64_t n) { return plane_policy(batch, n, kHiddenWidth) == L2Policy::kEvictFirst; };
   for (const std::int64_t n : {144, 160, 192, 217, 256}) EXPECT_TRUE(evicts(1, n)) << n;
   for (const std::int64_t n : {1, 64, 128, 200, 288, 384, 512, 1024}) EXPECT_FALSE(evicts(1, n)) << n;
   EXPECT_TRUE(evicts(4, 128) && evicts(8, 64));
   EXPECT_FALSE(evicts(8, 128) || evicts(3, 256) || evicts(4, 64));
+  // Planes of twice the channels are as many bytes as those of two samples.
+  for (std::int64_t n = 1; n <= kMostTokens; ++n)
+    for (const std::int64_t batch : {1, 2, 5}) ASSERT_EQ(plane_policy(batch, n, kWideWidth), plane_policy(2 * batch, n, kHiddenWidth)) << n;
+}
+
+TEST(Sm90Heuristics, WidePlanesTakeSmallTilesOnlyWhereTheyAreOneTile) {
+  for (const std::int64_t batch : {1, 2, 4, 7})
+    for (std::int64_t n = 1; n <= kMostTokens; ++n) {
+      const Knobs wide = recommend(n, kWideWidth, batch, core::Direction::kOutgoing);
+      Knobs expected = recommended(n, batch);
+      if (n > 64 && expected.k2_tile == ContractionVariant::kSmall64x64) expected.k2_tile = ContractionVariant::kPingPong128x128;
+      ASSERT_EQ(wide, expected) << batch << ", " << n;
+      if (n <= 64) {
+        ASSERT_EQ(wide.k2_tile, ContractionVariant::kSmall64x64) << batch << ", " << n;
+      }
+    }
 }
 
 TEST(Sm90Heuristics, PositionsOfTilesAreThePairsEachOnce) {

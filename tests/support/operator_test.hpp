@@ -30,12 +30,14 @@ class OperatorTest : public ::testing::TestWithParam<std::string> {
     return !on_gpu() || rejection_of(implementation(), Case(spec).problem()).empty() ? spec : gpu_spec(spec);
   }
 
-  /// gpu_specs for small N, where they are cheap; else one of them, the next at every call.
+  /// gpu_specs for small N, where they are cheap; else one of them, the next at every call, beginning one later in every round, so that in
+  /// loops of any length each kind meets each turn.
   std::vector<Spec> gpu_specs(const Spec& spec) {
     constexpr std::int64_t kCheap = 40;
     const std::vector<Spec> all = testing::gpu_specs(implementation(), spec);
     if (spec.n <= kCheap || all.empty()) return all;
-    return {all[next_kind_++ % all.size()]};
+    const std::size_t kind = next_kind_++;
+    return {all[(kind + kind / all.size()) % all.size()]};
   }
 
   /// False, with the reason printed once, when the implementation declines the problem.

@@ -157,7 +157,7 @@ std::vector<Spec> gpu_specs(const std::string& implementation, const Spec& spec)
       {DType::kBf16, TRIMUL_PRECISION_DEFAULT, 128, 128}, {DType::kF16, TRIMUL_PRECISION_DEFAULT, 64, 40},
       {DType::kF32, TRIMUL_PRECISION_DEFAULT, 48, 64},    {DType::kBf16, TRIMUL_PRECISION_DEFAULT, 33, 20},
       {DType::kF32, TRIMUL_PRECISION_TF32, 36, 72},       {DType::kF16, TRIMUL_PRECISION_BF16, 100, 17},
-      {DType::kF32, TRIMUL_PRECISION_IEEE, 17, 36},
+      {DType::kF32, TRIMUL_PRECISION_IEEE, 17, 36},       {DType::kBf16, TRIMUL_PRECISION_DEFAULT, 256, 256},
   };
   std::vector<Spec> specs;
   for (const Kind& kind : kKinds) {

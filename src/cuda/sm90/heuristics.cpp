@@ -69,11 +69,15 @@ std::span<const HeuristicsRow> heuristics_table(std::int64_t batch) {
   return kOneSample;
 }
 
-Knobs recommend(std::int64_t tokens, std::int64_t, std::int64_t batch, core::Direction) {
+Knobs recommend(std::int64_t tokens, std::int64_t c, std::int64_t batch, core::Direction) {
   const auto table = heuristics_table(batch);
   const auto above =
       std::upper_bound(table.begin(), table.end(), tokens, [](std::int64_t n, const HeuristicsRow& row) { return n < row.tokens_from; });
-  return above == table.begin() ? table.front().knobs : std::prev(above)->knobs;
+  Knobs knobs = above == table.begin() ? table.front().knobs : std::prev(above)->knobs;
+  // Small tiles above N = 64 are for planes too few to fill the multiprocessors. C = 256, one sample, us with 64 x 64 / 128 x 128: N = 96
+  // 29.2 / 28.1, 128 34.2 / 33.4. All else that was swept at that width (N = 32 to 1024) stays within 2.2 % of the best.
+  if (c > kHiddenWidth && tokens > 64 && knobs.k2_tile == kSmall64x64) knobs.k2_tile = kPingPong128x128;
+  return knobs;
 }
 
 namespace {
@@ -135,15 +139,16 @@ std::int64_t channel_pitch(std::int64_t batch, std::int64_t tokens) {
   return round_up(batch * tokens * padded_tokens(tokens), 2 * kTilePositions);
 }
 
-// Evict-first helps where the three planes, 768 bytes a position, fill the L2 and still fit: what has been read makes room for what will
-// be. With it / without, us: N = 128 17.9 / 17.9, 160 24.2 / 24.4, 192 31.5 / 32.3, 217 40.8 / 41.2, 256 45.9 / 47.5, 288 68.1 / 67.8, 384
+// Evict-first helps where the three planes fill the L2 and still fit: what has been read makes room for what will be. With it / without, us
+// at C = 128: N = 128 17.9 / 17.9, 160 24.2 / 24.4, 192 31.5 / 32.3, 217 40.8 / 41.2, 256 45.9 / 47.5, 288 68.1 / 67.8, 384
 // 108 / 103; B = 2, N = 128 25.6 / 26.5, B = 4, N = 128 44.5 / 45.1, B = 8, N = 128 86.1 / 85.8, B = 3, N = 256 146 / 139. Rows that share
 // a line with their neighbours lose where a plane has several tiles: N = 200 40.0 / 39.6, 208 37.3 / 37.0. NVIDIA H200.
-L2Policy plane_policy(std::int64_t batch, std::int64_t tokens) {
+L2Policy plane_policy(std::int64_t batch, std::int64_t tokens, std::int64_t c) {
   const std::int64_t padded = padded_tokens(tokens);
-  const std::int64_t positions = batch * tokens * padded;
+  const std::int64_t bytes = batch * tokens * padded * c * 6;
+  constexpr std::int64_t kMb = 1'000'000;
   const bool reads_lines_once = tokens <= 192 || padded % 64 == 0;
-  return reads_lines_once && 20'000 <= positions && positions <= 70'000 ? L2Policy::kEvictFirst : L2Policy::kNormal;
+  return reads_lines_once && 15 * kMb <= bytes && bytes <= 54 * kMb ? L2Policy::kEvictFirst : L2Policy::kNormal;
 }
 
 }  // namespace trimul::cuda::sm90

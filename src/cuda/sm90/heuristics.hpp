@@ -32,8 +32,8 @@ struct HeuristicsRow {
 /// Rows by ascending tokens, the first from 1. B >= 4 has its own: tiles of several samples fill multiprocessors that one leaves idle.
 std::span<const HeuristicsRow> heuristics_table(std::int64_t batch);
 
-/// The row at or below `tokens`. `c` (both widths) and `direction` do not change the choice yet: the kernels exist for 128, and the
-/// directions have been measured to prefer the same.
+/// The row at or below `tokens`, but for a few at `c` (both widths) = 256. `direction` does not change the choice: the directions have been
+/// measured to prefer the same.
 Knobs recommend(std::int64_t tokens, std::int64_t c, std::int64_t batch, core::Direction direction);
 
 /// How a plane of N x N is cut into tiles, and in which order blocks take them.
@@ -54,6 +54,6 @@ PairTiling tile_pairs(std::int64_t batch, std::int64_t tokens);
 std::int64_t channel_pitch(std::int64_t batch, std::int64_t tokens);
 
 /// For the contraction's loads of a and b and the output projection's of y, which are their last.
-L2Policy plane_policy(std::int64_t batch, std::int64_t tokens);
+L2Policy plane_policy(std::int64_t batch, std::int64_t tokens, std::int64_t c);
 
 }  // namespace trimul::cuda::sm90

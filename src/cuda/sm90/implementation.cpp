@@ -240,7 +240,7 @@ void Sm90Plan::contract(std::byte* a, std::byte* b, std::byte* y, bool overlaps,
   params.wide_tiles_n = tiling.wide_tiles_n;
   params.total_tiles = static_cast<std::int32_t>(tiling.total_tiles);
   params.rotation = tiling.rotation;
-  params.load_policy = plane_policy(problem_.batch, problem_.tokens);
+  params.load_policy = plane_policy(problem_.batch, problem_.tokens, problem_.c_hidden);
   params.overlaps_projection = overlaps;
   params.skips_empty_rows = tiling.skips_empty_rows;
   launch_triangle_contraction(knobs_.k2_tile, incoming, params, device_.num_sms, chain);
@@ -266,12 +266,12 @@ void Sm90Plan::project_output(const void* x, const std::byte* y, void* out, bool
   params.p_weight = encode_weight(weights.layout().p_out_weight);
   params.g_weight = encode_weight(weights.layout().g_out_weight);
   params.statistics = statistics(args);
-  params.y_policy = plane_policy(problem_.batch, problem_.tokens);
+  params.y_policy = plane_policy(problem_.batch, problem_.tokens, problem_.c_hidden);
   params.norm_in = reinterpret_cast<const float2*>(weights.at(weights.layout().norm_in));
   params.norm_out = reinterpret_cast<const float2*>(weights.at(weights.layout().norm_out));
   params.bias = reinterpret_cast<const float*>(weights.at(weights.layout().out_bias));
   params.eps = problem_.eps;
-  launch_output_projection(params, width_, problem_.residual, overlaps, device_.num_sms, chain);
+  launch_output_projection(params, {width_, problem_.residual, problem_.has_out_bias}, overlaps, device_.num_sms, chain);
 }
 
 std::optional<core::Rejection> can_run(const core::Problem& problem, const core::DeviceInfo& device) {

@@ -48,10 +48,18 @@ struct OutputProjectionParams {
   std::int32_t once = 1;  // likewise: fragment_normalise_in_parts
 };
 
-/// Adds the kernel for C_z = C = `width` to `chain`. `overlaps`: programmatically dependent on the contraction; x must then be complete
-/// before the contraction starts. Throws DEVICE_ERROR.
-void launch_output_projection(const OutputProjectionParams& params, int width, bool residual, bool overlaps, int num_sms, Chain& chain);
-void launch_streaming_output_projection(const OutputProjectionParams& params, bool residual, bool overlaps, int num_sms, Chain& chain);
+/// What chooses the kernel.
+struct OutputProjectionForm {
+  int width;  // C_z = C
+  bool has_residual, has_bias;
+};
+
+/// Adds the kernel of a form to `chain`. `overlaps`: programmatically dependent on the contraction; x must then be complete before the
+/// contraction starts. Throws DEVICE_ERROR.
+void launch_output_projection(const OutputProjectionParams& params, const OutputProjectionForm& form, bool overlaps, int num_sms,
+                              Chain& chain);
+void launch_streaming_output_projection(const OutputProjectionParams& params, const OutputProjectionForm& form, bool overlaps, int num_sms,
+                                        Chain& chain);
 
 /// Sets the shared-memory attributes of the kernels for C_z = C = `width` on the current device. Throws DEVICE_ERROR.
 void prepare_output_projection(int width);

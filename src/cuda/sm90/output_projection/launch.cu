@@ -20,9 +20,10 @@ void add(const OutputProjectionParams& params, bool overlaps, int num_sms, Chain
 
 }  // namespace
 
-void launch_output_projection(const OutputProjectionParams& params, int width, bool residual, bool overlaps, int num_sms, Chain& chain) {
-  if (width == kWideWidth) return launch_streaming_output_projection(params, residual, overlaps, num_sms, chain);
-  if (residual)
+void launch_output_projection(const OutputProjectionParams& params, const OutputProjectionForm& form, bool overlaps, int num_sms,
+                              Chain& chain) {
+  if (form.width == kWideWidth) return launch_streaming_output_projection(params, form, overlaps, num_sms, chain);
+  if (form.has_residual)
     add<OutputProjectionResidual>(params, overlaps, num_sms, chain);
   else
     add<OutputProjectionPlain>(params, overlaps, num_sms, chain);

@@ -15,7 +15,7 @@
 
 namespace trimul::cuda::sm90 {
 
-template <bool kHasResidual>
+template <bool kHasResidual, bool kHasBias>
 struct StreamingOutputProjection {
   static constexpr int kWarpgroups = kStreamingOutputWarpgroups;
   static constexpr int kChunks = kWideWidth / kOutChunk;
@@ -103,11 +103,11 @@ struct StreamingOutputProjection {
     ptx::tma_load_2d(smem.tile[warpgroup][buffer], &p.y, &smem.y_full[warpgroup], static_cast<int>(tile * kTilePositions), 0, p.y_policy);
   }
 
-  /// Issues acc = bias + fragments W^T for the next 64 output channels; not waited for.
+  /// Issues acc = fragments W^T [+ bias] for the next 64 output channels; not waited for.
   static __device__ __forceinline__ void project(SharedStorage& smem, typename Ring::Place& weights, const float* bias, int lane,
                                                  const std::uint32_t (&fragments)[kRegisters], float (&acc)[kOutChunk / 2]) {
-    start_from_bias(bias, lane, acc);
-    smem.weights.multiply(weights, fragments, true, acc);
+    if constexpr (kHasBias) start_from_bias(bias, lane, acc);
+    smem.weights.multiply(weights, fragments, kHasBias, acc);
   }
 
   /// Reads x and normalises it.
@@ -208,10 +208,10 @@ struct StreamingOutputProjection {
   }
 };
 
-template <bool kHasResidual>
+template <bool kHasResidual, bool kHasBias>
 __global__ void __launch_bounds__((kStreamingOutputWarpgroups + 1) * kWarpgroupThreads, 1)
     streaming_output_projection_kernel(const __grid_constant__ OutputProjectionParams p) {
-  using Kernel = StreamingOutputProjection<kHasResidual>;
+  using Kernel = StreamingOutputProjection<kHasResidual, kHasBias>;
   extern __shared__ __align__(1024) std::uint8_t raw[];
   auto& smem = *reinterpret_cast<typename Kernel::SharedStorage*>(raw);
   if (threadIdx.x == 0) Kernel::init_barriers(smem);
