@@ -2,9 +2,9 @@
 """This library's PyTorch package against PyTorch eager, torch.compile and cuEquivariance on one GPU, in one process, on the same values.
 
     python bench/gpu_vs_peers.py [--package build/python] [--json FILE] [--tokens 128 256 ...] [--directions outgoing incoming]
-                                 [--batch 1] [--windows 20] [--without compile torch]
+                                 [--batch 1] [--width 128] [--windows 20] [--without compile torch]
 
-bf16, C_z = C = 128, mask given, no biases. "trimul" is the drop-in call, which packs the weights every time, "plan" the class API on prepared
+bf16, C_z = C = --width, mask given, no biases. "trimul" is the drop-in call, which packs the weights every time, "plan" the class API on prepared
 weights. Timed, in windows in which the contenders take turns: a CUDA graph of the call, replayed back to back ("hot"); with --cool also after
 20 ms of rest; the call itself, back to back ("eager"), results kept for one call so that no buffer comes straight back; and the host's time for a
 call on an idle stream ("host"), beside that of an add in place and of three empty kernels. Medians are printed, the spread goes into the JSON. A
@@ -21,7 +21,7 @@ import time
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-C = 128
+C = 128  # --width
 F = torch.nn.functional
 EPS = 1e-5
 HOST_CALLS = 20  # few enough that the driver's queue takes them without waiting for the device
@@ -204,15 +204,17 @@ def main():
     parser.add_argument("--tokens", type=int, nargs="+", default=[64, 128, 192, 217, 256, 384, 500, 512, 768, 1024])
     parser.add_argument("--directions", nargs="+", default=["outgoing"])
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--width", type=int, default=C)
     parser.add_argument("--windows", type=int, default=20)
     parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--cool", action="store_true")
     arguments = parser.parse_args()
+    globals()["C"] = arguments.width
     sys.path.insert(0, arguments.package)
     import trimul
 
     report = {"command": " ".join(sys.argv), "commit": trimul.build_info().get("commit", "unknown"), "device": torch.cuda.get_device_name(),
-              "torch": torch.__version__, "cuda": torch.version.cuda, "operators": trimul.torch.backend(), "rows": []}
+              "torch": torch.__version__, "cuda": torch.version.cuda, "operators": trimul.torch.backend(), "width": C, "rows": []}
     print(f"{report['device']}, torch {torch.__version__}; bf16, C_z = C = {C}, mask; commit {report['commit']}, operators by {report['operators']}")
     with torch.inference_mode():
         for direction in arguments.directions:
