@@ -246,6 +246,9 @@ def main():
     summary = {"version": info["version"], "gpus": gpus, "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
                "commit": first_line("git", "rev-parse", "HEAD"), "command": " ".join(sys.argv), "seconds": round(time.monotonic() - start, 1), **totals, "parts": run.parts}
     (arguments.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    for part in run.parts:  # again, since the tables of the benchmark lie between them and the end
+        for failure in part["failures"]:
+            print(f"FAILED   {failure}")
     print(f"{summary['seconds']:.0f} s; the summary is {arguments.out / 'summary.json'}")
     print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     return 1 if totals["failed"] or not totals["passed"] else 0
