@@ -115,9 +115,8 @@ class Sm80Plan final : public core::StagedPlanBody {
 
  private:
   [[nodiscard]] std::size_t mask_scale_begin() const { return 2 * plane_bytes_ + y_bytes_ + copies_bytes_; }
-  [[nodiscard]] const float* mask_scale(const core::ExecuteArgs& args) const {
-    return mask_scale_bytes_ == 0 ? nullptr
-                                  : reinterpret_cast<const float*>(static_cast<const std::uint8_t*>(args.workspace) + mask_scale_begin());
+  [[nodiscard]] float* mask_scale(const core::ExecuteArgs& args) const {
+    return mask_scale_bytes_ == 0 ? nullptr : reinterpret_cast<float*>(static_cast<std::uint8_t*>(args.workspace) + mask_scale_begin());
   }
   [[nodiscard]] bool is_incoming() const { return problem_.direction == core::Direction::kIncoming; }
   static std::string describe_projection(const ProjectionConfig& config) {
@@ -238,12 +237,9 @@ void Sm80Plan::project_input(std::uint8_t* planes, const core::ExecuteArgs& args
   params.planes = planes;
   if (args.mask) params.mask = pack_mask(*args.mask, problem_, true);
   if (mask_scale_bytes_ > 0)
-    launch_mask_scale({.mask = params.mask,
-                       .scale = const_cast<float*>(params.mask_scale),
-                       .batch = problem_.batch,
-                       .tokens = problem_.tokens,
-                       .n_pad = positions_.n_pad},
-                      is_incoming(), chain);
+    launch_mask_scale(
+        {.mask = params.mask, .scale = mask_scale(args), .batch = problem_.batch, .tokens = problem_.tokens, .n_pad = positions_.n_pad},
+        is_incoming(), chain);
   params.positions = positions_;
   params.num_tiles = positions_.pitch / configs_.input.positions;
   params.channels = static_cast<std::int32_t>(2 * problem_.c_hidden);

@@ -36,6 +36,9 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
+/// Consecutive elements that are read, normalised and stored together.
+inline constexpr int kOctet = 8;
+
 /// The two parts of two numbers of kPairs: rounded to fp16, and what is left, rounded too; 22 bits at least, as long as the number is not
 /// below 2^-3 or so, and 2^-25 from there on. An infinite number becomes NaN: it only stands where what follows is not finite in any case
 /// (scaled_weights.cu has none in the gates).
@@ -46,6 +49,18 @@ __device__ __forceinline__ PairParts split_pair(float first, float second) {
   const __half2 high = __floats2half2_rn(first, second);
   const float2 widened = __half22float2(high);
   return {*reinterpret_cast<const std::uint32_t*>(&high), pack_pair<Arithmetic::kPairs>(first - widened.x, second - widened.y)};
+}
+
+/// The same of eight consecutive numbers: the chunk of their high parts and that of their low ones.
+struct OctetParts {
+  uint4 high, low;
+};
+__device__ __forceinline__ OctetParts split_octet(const float (&v)[kOctet]) {
+  PairParts parts[kOctet / 2];
+#pragma unroll
+  for (int i = 0; i < kOctet / 2; ++i) parts[i] = split_pair(v[2 * i], v[2 * i + 1]);
+  return {make_uint4(parts[0].high, parts[1].high, parts[2].high, parts[3].high),
+          make_uint4(parts[0].low, parts[1].low, parts[2].low, parts[3].low)};
 }
 
 /// mma.sync m16n8k16 of operands of 16-bit elements.

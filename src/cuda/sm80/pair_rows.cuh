@@ -20,8 +20,6 @@
 
 namespace trimul::cuda::sm80 {
 
-inline constexpr int kOctet = 8;
-
 /// Eight consecutive elements of a dtype as they lie in memory.
 struct RawOctet {
   uint4 words[2];  // the second of 32-bit elements only
@@ -123,13 +121,9 @@ __device__ __forceinline__ void store_octet(const PairTensor& out, void* row, in
 template <Arithmetic kArithmetic>
 __device__ __forceinline__ void store_operand(std::uint32_t row_smem, int octet, int key, const float (&v)[kOctet]) {
   if constexpr (kArithmetic == Arithmetic::kPairs) {
-    PairParts parts[kOctet / 2];
-#pragma unroll
-    for (int i = 0; i < kOctet / 2; ++i) parts[i] = split_pair(v[2 * i], v[2 * i + 1]);
-    ptx::store_shared(row_smem + static_cast<unsigned>(((2 * octet) ^ key) << 4),
-                      make_uint4(parts[0].high, parts[1].high, parts[2].high, parts[3].high));
-    ptx::store_shared(row_smem + static_cast<unsigned>(((2 * octet + 1) ^ key) << 4),
-                      make_uint4(parts[0].low, parts[1].low, parts[2].low, parts[3].low));
+    const OctetParts parts = split_octet(v);
+    ptx::store_shared(row_smem + static_cast<unsigned>(((2 * octet) ^ key) << 4), parts.high);
+    ptx::store_shared(row_smem + static_cast<unsigned>(((2 * octet + 1) ^ key) << 4), parts.low);
   } else if constexpr (operand_bytes(kArithmetic) == 2) {
     const uint4 chunk = make_uint4(pack_pair<kArithmetic>(v[0], v[1]), pack_pair<kArithmetic>(v[2], v[3]),
                                    pack_pair<kArithmetic>(v[4], v[5]), pack_pair<kArithmetic>(v[6], v[7]));

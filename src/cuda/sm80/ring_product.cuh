@@ -58,14 +58,12 @@ class RingProduct {
 template <int kMt, int kNt>
 class RingProduct<Arithmetic::kPairs, kMt, kNt> {
   static constexpr int kSteps = kStepsPerSlab<Arithmetic::kPairs>;
-  static constexpr int kGroup = kNt < 4 ? kNt : 4;  // n-tiles that are multiplied in turn, so that no product waits for the one before it
-  static constexpr bool kLoadsBAhead = kNt <= 4;    // there are registers for it
-  static constexpr int kBuffers = kLoadsBAhead ? 2 : 1;
+  static_assert(kNt <= 4, "no registers for more: the n-tiles are multiplied in turn, so that no product waits for the one before it");
 
  public:
   template <typename A, typename B>
   __device__ __forceinline__ void start(const A& a, const B& b, const Slabs& slabs) {
-    if constexpr (kLoadsBAhead) load_b(b, slabs.b, 0);
+    load_b(b, slabs.b, 0);
     a.load(a_high_[0], slabs.a, 0, 0, 0);
     a.load(a_low_, slabs.a, 0, 0, 1);
   }
@@ -74,8 +72,7 @@ class RingProduct<Arithmetic::kPairs, kMt, kNt> {
   __device__ __forceinline__ void multiply(float (&acc)[kMt][kNt][4], const A& a, const B& b, const Slabs& slabs, auto&& advance) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      if constexpr (!kLoadsBAhead) load_b(b, slabs.b, step);
-      const auto& w = b_fragments_[step % kBuffers];
+      const auto& w = b_fragments_[step % 2];
 #pragma unroll
       for (int mi = 0; mi < kMt; ++mi) {
         const bool is_last = mi + 1 == kMt;
@@ -83,27 +80,24 @@ class RingProduct<Arithmetic::kPairs, kMt, kNt> {
         const int next_mi = is_last ? 0 : mi + 1;
         const auto& high = a_high_[(step * kMt + mi) % 2];
         if (is_last && next_step == 0) advance();
-        if (is_last && kLoadsBAhead) load_b(b, slabs.b, next_step);
+        if (is_last) load_b(b, slabs.b, next_step);
         a.load(a_high_[(step * kMt + mi + 1) % 2], slabs.a, next_mi, next_step, 0);
+        float sums[kNt][4] = {};
+        const auto multiply_parts = [&](const std::uint32_t(&v)[4], int part) {
 #pragma unroll
-        for (int first = 0; first < kNt; first += kGroup) {
-          float sums[kGroup][4] = {};
-          const auto multiply_parts = [&](const std::uint32_t(&v)[4], int part) {
+          for (int ni = 0; ni < kNt; ++ni) {
+            const std::uint32_t* const pair = &w[part][ni / 2][ni % 2 * 2];
+            mma_16bit<Arithmetic::kPairs>(sums[ni], v, pair[0], pair[1]);
+          }
+        };
+        multiply_parts(a_low_, 0);
+        a.load(a_low_, slabs.a, next_mi, next_step, 1);
+        multiply_parts(high, 1);
+        multiply_parts(high, 0);
 #pragma unroll
-            for (int k = 0; k < kGroup; ++k) {
-              const std::uint32_t* const pair = &w[part][(first + k) / 2][(first + k) % 2 * 2];
-              mma_16bit<Arithmetic::kPairs>(sums[k], v, pair[0], pair[1]);
-            }
-          };
-          multiply_parts(a_low_, 0);
-          if (first + kGroup == kNt) a.load(a_low_, slabs.a, next_mi, next_step, 1);
-          multiply_parts(high, 1);
-          multiply_parts(high, 0);
+        for (int ni = 0; ni < kNt; ++ni)
 #pragma unroll
-          for (int k = 0; k < kGroup; ++k)
-#pragma unroll
-            for (int i = 0; i < 4; ++i) acc[mi][first + k][i] += sums[k][i];
-        }
+          for (int i = 0; i < 4; ++i) acc[mi][ni][i] += sums[ni][i];
       }
     }
   }
@@ -114,12 +108,12 @@ class RingProduct<Arithmetic::kPairs, kMt, kNt> {
 #pragma unroll
     for (int part = 0; part < 2; ++part)
 #pragma unroll
-      for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments_[step % kBuffers][part][ni / 2], slab, ni, step, part);
+      for (int ni = 0; ni < kNt; ni += 2) b.load(b_fragments_[step % 2][part][ni / 2], slab, ni, step, part);
   }
   static_assert(kSteps % 2 == 0, "the first fragments of a slab lie where those before the first slab do");
   std::uint32_t a_high_[2][4];
   std::uint32_t a_low_[4];
-  std::uint32_t b_fragments_[kBuffers][2][kNt / 2][4];
+  std::uint32_t b_fragments_[2][2][kNt / 2][4];
 };
 
 /// fp32 multiply-adds, which hide the latency of their loads by themselves.

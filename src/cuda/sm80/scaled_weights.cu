@@ -19,7 +19,6 @@ namespace {
 
 constexpr int kBoundExponent = 14;
 constexpr int kNone = -1000;  // exponent of zero, and of what is not finite
-constexpr int kOctet = 8;
 constexpr int kThreads = 128;
 constexpr unsigned kWarp = 0xffffffffU;
 
@@ -99,19 +98,12 @@ __device__ int pack_row(const Row& row, const Norm& norm, Arithmetic arithmetic,
       const std::int64_t column = octet * kOctet + i;
       values[i] = ldexpf(weight_of(row, norm, column, arithmetic), scale - norm.exponent(norm.pair(column)));
     }
-    std::uint32_t high[kOctet / 2];
-    std::uint32_t low[kOctet / 2];
-#pragma unroll
-    for (int i = 0; i < kOctet / 2; ++i) {
-      const PairParts pair = split_pair(values[2 * i], values[2 * i + 1]);
-      high[i] = pair.high;
-      low[i] = pair.low;
-    }
+    const OctetParts octet_parts = split_octet(values);
     std::uint8_t* const slab = row.to + octet / octets_per_slab * row.image_rows * kSlabRowBytes;
     const int chunk = static_cast<int>(octet % octets_per_slab) * parts;
     const auto place = [&](int part) { return reinterpret_cast<uint4*>(slab) + ((chunk + part) ^ (row.row_in_image & 7)); };
-    *place(0) = make_uint4(high[0], high[1], high[2], high[3]);
-    if (parts == 2) *place(1) = make_uint4(low[0], low[1], low[2], low[3]);
+    *place(0) = octet_parts.high;
+    if (parts == 2) *place(1) = octet_parts.low;
   }
   return scale;
 }

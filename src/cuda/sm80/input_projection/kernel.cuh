@@ -109,23 +109,23 @@ struct InputProjection {
 
   /// Eight consecutive positions of a plane.
   static __device__ __forceinline__ void store_positions(std::uint8_t* to, const float (&results)[kOctet]) {
-    std::uint32_t words[kOctet];
+    auto* const chunks = reinterpret_cast<uint4*>(to);
     if constexpr (kArithmetic == Arithmetic::kPairs) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const PairParts parts = split_pair(results[2 * i], results[2 * i + 1]);
-        words[i] = parts.high;
-        words[4 + i] = parts.low;
-      }
-    } else if constexpr (kElementBytes == 2) {
+      const OctetParts parts = split_octet(results);
+      chunks[1] = parts.low;
+      chunks[0] = parts.high;
+      return;
+    }
+    std::uint32_t words[kOctet];
+    if constexpr (kElementBytes == 2) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[i] = pack_pair<kArithmetic>(results[2 * i], results[2 * i + 1]);
     } else {
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) words[i] = __float_as_uint(results[i]);
+      chunks[1] = make_uint4(words[4], words[5], words[6], words[7]);
     }
-    if constexpr (kElementBytes == 4) reinterpret_cast<uint4*>(to)[1] = make_uint4(words[4], words[5], words[6], words[7]);
-    reinterpret_cast<uint4*>(to)[0] = make_uint4(words[0], words[1], words[2], words[3]);
+    chunks[0] = make_uint4(words[0], words[1], words[2], words[3]);
   }
 
   static __device__ __forceinline__ void project_tile(const InputProjectionParams& p, SharedStorage& smem, std::uint32_t rows_smem,
