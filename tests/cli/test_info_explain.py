@@ -75,6 +75,19 @@ def test_explain_prints_the_knobs_of_an_architecture():
         assert sum(line.startswith(f"{knob}: ") for line in lines) == 1
 
 
+@pytest.mark.parametrize("widths, chosen", [("128,128", "cuda:sm90"), ("256,256", "cuda:sm90"), ("256,128", "cuda:sm80"), ("128,256", "cuda:sm80"), ("192,192", "cuda:sm80")])
+def test_hoppers_own_kernels_take_two_widths(widths, chosen):
+    result = explain("--shape", f"1,64,{widths}", "--dtype", "bf16", "--arch", "sm90")
+    report = command.json.loads(result.stdout)
+    reasons = {entry["name"]: entry["reason"] for entry in report["rejected"]}
+    if "not in this build" in reasons.get("cuda:sm90", ""):
+        pytest.skip(reasons["cuda:sm90"])
+    assert report["implementation"] == chosen
+    if chosen == "cuda:sm80":
+        c_z, c = widths.split(",")
+        assert reasons["cuda:sm90"] == f"C_z = C must be 128 or 256, got C_z = {c_z}, C = {c}"
+
+
 @pytest.mark.parametrize("options, words", [
     (["--shape", "1,2,3"], ["--shape", "four sizes"]),
     (["--shape", "1,2,3,4,5"], ["--shape", "four sizes"]),
