@@ -292,7 +292,9 @@ std::optional<core::Rejection> can_run(const core::Problem& problem, const core:
   // Of the smallest tiles, which a knob can ask for. Tiny planes: a tile each, however few positions they hold.
   const std::int64_t tiles =
       tile_contraction(ContractionVariant::kSmall64x64, problem.tokens, problem.batch * problem.c_hidden, device.num_sms).total_tiles;
-  if (tiles > kMost) return core::Rejection{text("counts the contraction's tiles in 31 bits, here are ", tiles)};
+  // A block looks for a tile as far as two grids behind the last one.
+  const std::int64_t most_blocks = std::int64_t{device.num_sms} * contraction_config(ContractionVariant::kSmall64x64).blocks_per_sm;
+  if (tiles > kMost - 2 * most_blocks) return core::Rejection{text("counts the contraction's tiles in 31 bits, here are ", tiles)};
   return std::nullopt;
 }
 
