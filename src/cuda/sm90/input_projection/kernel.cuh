@@ -17,6 +17,7 @@
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/sm90/input_projection/config.hpp"
 #include "cuda/sm90/input_projection/gated_chunk.cuh"
+#include "cuda/sm90/input_projection/warpgroup.cuh"
 #include "cuda/sm90/tile_copy.cuh"
 
 namespace trimul::cuda::sm90 {
@@ -43,38 +44,15 @@ struct InputProjection {
   };
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes, "the block does not fit: fewer warpgroups");
 
-  /// What a warp knows about itself.
-  struct Place {
-    int lane, warp, warpgroup;  // warp: 0..3 in its warpgroup
+  static_assert(has_barriers_for(kWarpgroups));
+
+  struct Place : WarpPlace {
     std::uint32_t staging_row;  // this lane's row of the warp's stmatrix
   };
 
   static __device__ __forceinline__ Place locate(SharedStorage& smem) {
-    Place p;
-    p.lane = static_cast<int>(threadIdx.x % 32);
-    const int warp_in_block = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x / 32), 0);  // uniform for ptxas
-    p.warpgroup = warp_in_block / 4;
-    p.warp = warp_in_block % 4;
-    p.staging_row = ptx::shared_address(smem.staging[p.warpgroup]) + staging_row_offset(p.warp, p.lane);
-    return p;
-  }
-
-  /// Where the warps of a warpgroup meet. Warp 0 issues its copies; of the two sides only the one named here waits.
-  enum class Meeting : unsigned {
-    kTileRead,     // warp 0 waits: the tile is in all warps' registers, its stage may be refilled
-    kStagingFull,  // warp 0 waits: all warps have written their part of a chunk
-    kStagingFree,  // warps 1 to 3 wait: the store before has left the staging buffer
-    kCount
-  };
-  static_assert(kWarpgroups * static_cast<unsigned>(Meeting::kCount) < 16, "named barriers; 0 is the block's");
-
-  static __device__ __forceinline__ void meet(const Place& at, Meeting meeting) {
-    const unsigned barrier =
-        1 + static_cast<unsigned>(at.warpgroup) * static_cast<unsigned>(Meeting::kCount) + static_cast<unsigned>(meeting);
-    if ((at.warp == 0) == (meeting != Meeting::kStagingFree))
-      ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-    else
-      ptx::named_barrier_arrive(barrier, kWarpgroupThreads);
+    const WarpPlace at = locate_warp();
+    return {at, ptx::shared_address(smem.staging[at.warpgroup]) + staging_row_offset(at.warp, at.lane)};
   }
 
   /// The part of the output channels that is this block's, and its place among the blocks of that part.
@@ -137,37 +115,6 @@ struct InputProjection {
     ptx::warpgroup_fence_operand(acc);
   }
 
-  /// Before a warp writes to the staging buffer: waits until the chunk before has been read out of it.
-  static __device__ __forceinline__ void claim_staging(const Place& at) {
-    if (at.warp == 0) {
-      if (at.lane == 0) ptx::bulk_wait_group_read<0>();
-      __syncwarp();
-    }
-    meet(at, Meeting::kStagingFree);
-  }
-
-  /// After a warp has written its part of a chunk: once all have, warp 0 stores the whole.
-  static __device__ __forceinline__ void store_chunk(const InputProjectionParams& p, SharedStorage& smem, const Place& at,
-                                                     std::uint32_t tile, int chunk) {
-    ptx::fence_proxy_async_shared();
-    meet(at, Meeting::kStagingFull);
-    if (at.warp == 0 && at.lane == 0) {
-      ptx::tma_store_2d(&p.planes, smem.staging[at.warpgroup], static_cast<int>(tile * kTilePositions),
-                        (first_chunk() + chunk) * kInChunkChannels);
-      ptx::bulk_commit_group();
-    }
-    __syncwarp();
-  }
-
-  /// Keeps how the warp's rows were normalised; x itself is what the factors apply to.
-  static __device__ __forceinline__ void store_statistics(const InputProjectionParams& p, const Place& at, std::uint32_t tile,
-                                                          const RowNorm& norm) {
-    if (at.lane % 4 != 0 || first_chunk() != 0) return;  // one part writes them
-    float2* const rows = p.statistics + std::size_t{tile} * kTilePositions + 16 * at.warp + at.lane / 4;
-    rows[0] = make_float2(norm.affine.scale.first * norm.factor.first, norm.affine.shift.first);
-    rows[8] = make_float2(norm.affine.scale.second * norm.factor.second, norm.affine.shift.second);
-  }
-
   /// Reads this warp's 16 rows of the stage and normalises them; warp 0 refills the stage with `next` on the way.
   static __device__ __forceinline__ void take_tile(const InputProjectionParams& p, SharedStorage& smem, const Place& at,
                                                    std::uint32_t parity, std::uint32_t tile, std::uint32_t next,
@@ -179,8 +126,8 @@ struct InputProjection {
     ptx::complete_before_barrier(mean.first, mean.second);
     if (at.warp != 0) meet(at, Meeting::kTileRead);
     const RowNorm norm = fragment_norm(z, UnpackByShift{}, mean, p.eps);
-    store_statistics(p, at, tile, norm);
-    if (at.warp == 0) {  // by now the others have read too
+    if (at.lane % 4 == 0 && first_chunk() == 0) store_statistics(p, at, tile, norm);  // one part writes them
+    if (at.warp == 0) {                                                               // by now the others have read too
       meet(at, Meeting::kTileRead);
       if (at.lane == 0 && next < p.tiling.num_tiles) load_tile(p, smem, at.warpgroup, next);
       __syncwarp();
@@ -228,7 +175,7 @@ struct InputProjection {
           if (is_first) ptx::mbarrier_wait(&smem.weights_full[chunk + 1], 0);
           project_chunk(smem, at.lane, z, chunk + 1, acc);
         }
-        store_chunk(p, smem, at, tile, chunk);
+        store_chunk(p, smem.staging[at.warpgroup], at, tile, first_chunk() + chunk);
       }
       is_first = false;
       if (next >= p.tiling.num_tiles) break;

@@ -9,6 +9,7 @@
 #include "cuda/ptx/grid.cuh"
 #include "cuda/sm90/input_projection/config.hpp"
 #include "cuda/sm90/input_projection/gated_chunk.cuh"
+#include "cuda/sm90/input_projection/warpgroup.cuh"
 #include "cuda/sm90/tile_copy.cuh"
 #include "cuda/sm90/weight_ring.cuh"
 
@@ -34,22 +35,7 @@ struct StreamingInputProjection {
   };
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes);
 
-  struct Place {
-    int lane, warp, warpgroup;  // warp: 0..3 in its warpgroup
-  };
-
-  /// Where the warps of a warpgroup meet; see kernel.cuh.
-  enum class Meeting : unsigned { kTileRead, kStagingFull, kStagingFree, kCount };
-  static_assert(kWarpgroups * static_cast<unsigned>(Meeting::kCount) < 16, "named barriers; 0 is the block's");
-
-  static __device__ __forceinline__ void meet(const Place& at, Meeting meeting) {
-    const unsigned barrier =
-        1 + static_cast<unsigned>(at.warpgroup) * static_cast<unsigned>(Meeting::kCount) + static_cast<unsigned>(meeting);
-    if ((at.warp == 0) == (meeting != Meeting::kStagingFree))
-      ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-    else
-      ptx::named_barrier_arrive(barrier, kWarpgroupThreads);
-  }
+  static_assert(has_barriers_for(kWarpgroups));
 
   /// The part of the output channels that is this block's, and its place among the blocks of that part. Blocks of a part follow one
   /// another.
@@ -87,17 +73,8 @@ struct StreamingInputProjection {
     load_pair_tile<kWideWidth / kSwizzleColumns>(p.tiling, &p.x, &smem.x_full[warpgroup], smem.x[warpgroup], tile);
   }
 
-  /// Keeps how the warp's rows were normalised; x itself is what the factors apply to.
-  static __device__ __forceinline__ void store_statistics(const InputProjectionParams& p, const Place& at, std::uint32_t tile,
-                                                          const RowNorm& norm) {
-    if (at.lane % 4 != 0) return;
-    float2* const rows = p.statistics + std::size_t{tile} * kTilePositions + 16 * at.warp + at.lane / 4;
-    rows[0] = make_float2(norm.affine.scale.first * norm.factor.first, norm.affine.shift.first);
-    rows[8] = make_float2(norm.affine.scale.second * norm.factor.second, norm.affine.shift.second);
-  }
-
   /// Reads this warp's 16 rows of the stage and normalises them; warp 0 refills the stage with `next` on the way.
-  static __device__ __forceinline__ void take_tile(const InputProjectionParams& p, SharedStorage& smem, const Place& at,
+  static __device__ __forceinline__ void take_tile(const InputProjectionParams& p, SharedStorage& smem, const WarpPlace& at,
                                                    std::uint32_t parity, std::uint32_t tile, std::uint32_t next,
                                                    std::uint32_t (&z)[kRegisters]) {
     ptx::mbarrier_wait(&smem.x_full[at.warpgroup], parity);
@@ -107,8 +84,8 @@ struct StreamingInputProjection {
     ptx::complete_before_barrier(mean.first, mean.second);
     if (at.warp != 0) meet(at, Meeting::kTileRead);
     const RowNorm norm = fragment_norm(z, UnpackByShift{}, mean, p.eps);
-    if (!is_second_part(p)) store_statistics(p, at, tile, norm);  // one part writes them
-    if (at.warp == 0) {                                           // by now the others have read too
+    if (at.lane % 4 == 0 && !is_second_part(p)) store_statistics(p, at, tile, norm);  // one part writes them
+    if (at.warp == 0) {                                                               // by now the others have read too
       meet(at, Meeting::kTileRead);
       if (at.lane == 0 && next < p.tiling.num_tiles) load_tile(p, smem, at.warpgroup, next);
       __syncwarp();
@@ -130,34 +107,9 @@ struct StreamingInputProjection {
     ptx::warpgroup_fence_operand(acc);
   }
 
-  /// Before a warp writes to the staging buffer: waits until the chunk before has been read out of it.
-  static __device__ __forceinline__ void claim_staging(const Place& at) {
-    if (at.warp == 0) {
-      if (at.lane == 0) ptx::bulk_wait_group_read<0>();
-      __syncwarp();
-    }
-    meet(at, Meeting::kStagingFree);
-  }
-
-  /// After a warp has written its part of a chunk: once all have, warp 0 stores the whole.
-  static __device__ __forceinline__ void store_chunk(const InputProjectionParams& p, SharedStorage& smem, const Place& at,
-                                                     std::uint32_t tile, int chunk) {
-    ptx::fence_proxy_async_shared();
-    meet(at, Meeting::kStagingFull);
-    if (at.warp == 0 && at.lane == 0) {
-      ptx::tma_store_2d(&p.planes, smem.staging[at.warpgroup], static_cast<int>(tile * kTilePositions), chunk * kInChunkChannels);
-      ptx::bulk_commit_group();
-    }
-    __syncwarp();
-  }
-
   /// A warpgroup's life: its tiles, one after the other.
   static __device__ __forceinline__ void project_tiles(const InputProjectionParams& p, SharedStorage& smem) {
-    Place at;
-    at.lane = static_cast<int>(threadIdx.x % 32);
-    const int warp_in_block = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x / 32), 0);  // uniform for ptxas
-    at.warpgroup = warp_in_block / 4;
-    at.warp = warp_in_block % 4;
+    const WarpPlace at = locate_warp();
     const std::uint32_t step = tile_step(p);
     std::uint32_t tile = block(p) + static_cast<unsigned>(at.warpgroup) * p.part_blocks;
     if (at.warp == 0 && at.lane == 0 && tile < p.tiling.num_tiles) load_tile(p, smem, at.warpgroup, tile);
@@ -192,7 +144,7 @@ struct StreamingInputProjection {
         gate_chunk<kHasBias>(row, acc, mask);
         // The next products, so that the fence and the store run beside them.
         if (chunk + 1 < end_chunk) project_chunk(smem, weights, at.lane, z, chunk + 1, acc);
-        store_chunk(p, smem, at, tile, chunk);
+        store_chunk(p, smem.staging[at.warpgroup], at, tile, chunk);
       }
     }
     // In the last round other warpgroups may have a tile where this one has none.
