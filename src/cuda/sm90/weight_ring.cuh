@@ -13,7 +13,7 @@
 
 namespace trimul::cuda::sm90 {
 
-/// A stage holds `rows` rows of a matrix, 64 kBlocks columns of them: [kBlocks][kRows][128 bytes], swizzled.
+/// A stage holds kRows rows of a matrix, 64 kBlocks columns of them: [kBlocks][kRows][128 bytes], swizzled.
 template <int kNumStages, int kRows, int kBlocks>
 struct WeightRing {
   static constexpr int kStages = kNumStages;

@@ -17,7 +17,7 @@
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/sm90/input_projection/config.hpp"
 #include "cuda/sm90/input_projection/gated_chunk.cuh"
-#include "cuda/sm90/input_projection/warpgroup.cuh"
+#include "cuda/sm90/input_projection/staging.cuh"
 #include "cuda/sm90/tile_copy.cuh"
 
 namespace trimul::cuda::sm90 {
@@ -43,8 +43,7 @@ struct InputProjection {
     std::uint64_t vectors_full;           // 1 arrival, once
   };
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes, "the block does not fit: fewer warpgroups");
-
-  static_assert(has_barriers_for(kWarpgroups));
+  static_assert(has_barriers_for<Meeting>(kWarpgroups));
 
   struct Place : WarpPlace {
     std::uint32_t staging_row;  // this lane's row of the warp's stmatrix

@@ -9,7 +9,7 @@
 #include "cuda/ptx/grid.cuh"
 #include "cuda/sm90/input_projection/config.hpp"
 #include "cuda/sm90/input_projection/gated_chunk.cuh"
-#include "cuda/sm90/input_projection/warpgroup.cuh"
+#include "cuda/sm90/input_projection/staging.cuh"
 #include "cuda/sm90/tile_copy.cuh"
 #include "cuda/sm90/weight_ring.cuh"
 
@@ -34,8 +34,7 @@ struct StreamingInputProjection {
     std::uint64_t vectors_full;         // 1 arrival, once
   };
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes);
-
-  static_assert(has_barriers_for(kWarpgroups));
+  static_assert(has_barriers_for<Meeting>(kWarpgroups));
 
   /// The part of the output channels that is this block's, and its place among the blocks of that part. Blocks of a part follow one
   /// another.

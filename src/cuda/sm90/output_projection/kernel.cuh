@@ -18,6 +18,7 @@
 #include "cuda/sm90/output_projection/config.hpp"
 #include "cuda/sm90/output_projection/gated_rows.cuh"
 #include "cuda/sm90/tile_copy.cuh"
+#include "cuda/sm90/warpgroup.cuh"
 
 namespace trimul::cuda::sm90 {
 
@@ -48,26 +49,15 @@ struct OutputProjection {
   };
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes, "the block does not fit: fewer warpgroups");
 
-  struct Place {
-    int lane, warp, warpgroup;  // warp: 0..3 in its warpgroup
-  };
-
   /// Where warps 1 to 3 of a warpgroup tell warp 0, which waits, that it may refill a stage.
   enum class Meeting : unsigned {
     kResultOut,  // the results of the tile before have been read out of their rows of the stage of x
     kTileRead,   // y is in the warps' registers
     kCount
   };
-  static_assert(kWarpgroups * static_cast<unsigned>(Meeting::kCount) < 16, "named barriers; 0 is the block's");
+  static_assert(has_barriers_for<Meeting>(kWarpgroups));
 
-  static __device__ __forceinline__ void meet(const Place& at, Meeting meeting) {
-    const unsigned barrier =
-        1 + static_cast<unsigned>(at.warpgroup) * static_cast<unsigned>(Meeting::kCount) + static_cast<unsigned>(meeting);
-    if (at.warp == 0)
-      ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-    else
-      ptx::named_barrier_arrive(barrier, kWarpgroupThreads);
-  }
+  static __device__ __forceinline__ void meet(const WarpPlace& at, Meeting meeting) { sm90::meet(at, meeting, at.warp == 0); }
 
   static __device__ __forceinline__ std::uint32_t first_tile(int warpgroup) {
     return blockIdx.x + static_cast<unsigned>(warpgroup) * gridDim.x;
@@ -147,7 +137,7 @@ struct OutputProjection {
   }
 
   /// Once the warps' results of the tile before have left the other stage of x: warp 0 fills it with `next`.
-  static __device__ __forceinline__ void refill_x(const OutputProjectionParams& p, SharedStorage& smem, const Place& at, int stage,
+  static __device__ __forceinline__ void refill_x(const OutputProjectionParams& p, SharedStorage& smem, const WarpPlace& at, int stage,
                                                   std::uint32_t next) {
     if (at.lane == 0) ptx::bulk_wait_group_read<0>();
     __syncwarp();
@@ -158,7 +148,7 @@ struct OutputProjection {
 
   /// Reads y and works out how to normalise it; warp 0 refills its stage on the way. The release depends on every loaded register through
   /// the means. The gate's product is in flight meanwhile and holds 96 registers, hence the ways of unpacking.
-  static __device__ __forceinline__ RowAffine take_y(const OutputProjectionParams& p, SharedStorage& smem, const Place& at,
+  static __device__ __forceinline__ RowAffine take_y(const OutputProjectionParams& p, SharedStorage& smem, const WarpPlace& at,
                                                      std::uint32_t parity, std::uint32_t next, std::uint32_t (&y)[4 * kSteps]) {
     ptx::mbarrier_wait(&smem.y_full[at.warpgroup], parity);
     load_column_fragments(smem.y[at.warpgroup], at.warp, at.lane, y);
@@ -175,7 +165,7 @@ struct OutputProjection {
   }
 
   /// Reads x and normalises it. The stage stays this tile's until its result has left it.
-  static __device__ __forceinline__ void take_x(const OutputProjectionParams& p, SharedStorage& smem, const Place& at, int stage,
+  static __device__ __forceinline__ void take_x(const OutputProjectionParams& p, SharedStorage& smem, const WarpPlace& at, int stage,
                                                 std::uint32_t parity, std::uint32_t (&z)[4 * kSteps]) {
     ptx::mbarrier_wait(&smem.x_full[at.warpgroup][stage], parity);
     load_row_fragments(fragment_lane_address(smem.x[at.warpgroup][stage], at.warp, at.lane), z);
@@ -188,7 +178,7 @@ struct OutputProjection {
   /// A warpgroup's life: its tiles, one after the other.
   static __device__ __forceinline__ void project_tiles(const OutputProjectionParams& p, SharedStorage& smem) {
     const int warp_in_block = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x / 32), 0);  // uniform for ptxas
-    const Place at{static_cast<int>(threadIdx.x % 32), warp_in_block % 4, warp_in_block / 4};
+    const WarpPlace at{static_cast<int>(threadIdx.x % 32), warp_in_block % 4, warp_in_block / 4};
     std::uint32_t count = 0;  // tiles done: stage count % 2, parity of x (count / 2) % 2, of y count % 2
     for (std::uint32_t tile = first_tile(at.warpgroup); tile < p.tiling.num_tiles; tile += tile_step(), ++count) {
       const int stage = static_cast<int>(count & 1);

@@ -11,6 +11,7 @@
 #include "cuda/sm90/output_projection/config.hpp"
 #include "cuda/sm90/output_projection/gated_rows.cuh"
 #include "cuda/sm90/tile_copy.cuh"
+#include "cuda/sm90/warpgroup.cuh"
 #include "cuda/sm90/weight_ring.cuh"
 
 namespace trimul::cuda::sm90 {
@@ -38,26 +39,15 @@ struct StreamingOutputProjection {
   };
   static_assert(sizeof(SharedStorage) <= kMaxSmemBytes);
 
-  struct Place {
-    int lane, warp, warpgroup;  // warp: 0..3 in its warpgroup
-  };
-
   /// Where warps 1 to 3 of a warpgroup tell warp 0, which waits, that it may refill a buffer.
   enum class Meeting : unsigned {
     kTileRead,   // x and y are in the warps' registers: the buffer that y came in is free
     kResultOut,  // the results have been read out of the other one
     kCount
   };
-  static_assert(kWarpgroups * static_cast<unsigned>(Meeting::kCount) < 16, "named barriers; 0 is the block's");
+  static_assert(has_barriers_for<Meeting>(kWarpgroups));
 
-  static __device__ __forceinline__ void meet(const Place& at, Meeting meeting) {
-    const unsigned barrier =
-        1 + static_cast<unsigned>(at.warpgroup) * static_cast<unsigned>(Meeting::kCount) + static_cast<unsigned>(meeting);
-    if (at.warp == 0)
-      ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-    else
-      ptx::named_barrier_arrive(barrier, kWarpgroupThreads);
-  }
+  static __device__ __forceinline__ void meet(const WarpPlace& at, Meeting meeting) { sm90::meet(at, meeting, at.warp == 0); }
 
   static __device__ __forceinline__ std::uint32_t tile_step() { return kWarpgroups * gridDim.x; }
 
@@ -111,7 +101,7 @@ struct StreamingOutputProjection {
   }
 
   /// Reads x and normalises it.
-  static __device__ __forceinline__ void take_x(const OutputProjectionParams& p, SharedStorage& smem, const Place& at, int buffer,
+  static __device__ __forceinline__ void take_x(const OutputProjectionParams& p, SharedStorage& smem, const WarpPlace& at, int buffer,
                                                 std::uint32_t (&z)[kRegisters]) {
     ptx::mbarrier_wait(&smem.x_full[at.warpgroup], static_cast<unsigned>(buffer));
     load_row_fragments(fragment_lane_address(smem.tile[at.warpgroup][buffer], at.warp, at.lane), z);
@@ -123,7 +113,7 @@ struct StreamingOutputProjection {
 
   /// Reads y and works out how to normalise it; warp 0 puts the next x into its buffer on the way. The release depends on every loaded
   /// register through the means, and on those of x, which a product has been issued with. That product is in flight meanwhile.
-  static __device__ __forceinline__ RowAffine take_y(const OutputProjectionParams& p, SharedStorage& smem, const Place& at, int buffer,
+  static __device__ __forceinline__ RowAffine take_y(const OutputProjectionParams& p, SharedStorage& smem, const WarpPlace& at, int buffer,
                                                      std::uint32_t parity, std::uint32_t next, std::uint32_t (&y)[kRegisters]) {
     ptx::mbarrier_wait(&smem.y_full[at.warpgroup], parity);
     load_column_fragments(smem.tile[at.warpgroup][buffer], at.warp, at.lane, y);
@@ -140,7 +130,7 @@ struct StreamingOutputProjection {
   }
 
   /// By a warp that has written its rows of one block of 64 channels of the result: stores them.
-  static __device__ __forceinline__ void store_rows(const OutputProjectionParams& p, const Place& at, const std::uint8_t* tile_smem,
+  static __device__ __forceinline__ void store_rows(const OutputProjectionParams& p, const WarpPlace& at, const std::uint8_t* tile_smem,
                                                     std::uint32_t tile, int block) {
     ptx::fence_proxy_async_shared();
     __syncwarp();
@@ -152,7 +142,7 @@ struct StreamingOutputProjection {
   }
 
   /// Once the warps' results have left the buffer: warp 0 puts the next y into it.
-  static __device__ __forceinline__ void refill_y(const OutputProjectionParams& p, SharedStorage& smem, const Place& at, int buffer,
+  static __device__ __forceinline__ void refill_y(const OutputProjectionParams& p, SharedStorage& smem, const WarpPlace& at, int buffer,
                                                   std::uint32_t next) {
     if (at.lane == 0) ptx::bulk_wait_group_read<0>();
     __syncwarp();
@@ -164,7 +154,7 @@ struct StreamingOutputProjection {
   /// A warpgroup's life: its tiles, one after the other.
   static __device__ __forceinline__ void project_tiles(const OutputProjectionParams& p, SharedStorage& smem) {
     const int warp_in_block = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x / 32), 0);  // uniform for ptxas
-    const Place at{static_cast<int>(threadIdx.x % 32), warp_in_block % 4, warp_in_block / 4};
+    const WarpPlace at{static_cast<int>(threadIdx.x % 32), warp_in_block % 4, warp_in_block / 4};
     std::uint32_t tile = blockIdx.x + static_cast<unsigned>(at.warpgroup) * gridDim.x;
     if (at.warp == 0 && at.lane == 0 && tile < p.tiling.num_tiles) {
       load_x(p, smem, at.warpgroup, 0, tile);

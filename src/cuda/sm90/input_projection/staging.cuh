@@ -1,32 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the four warps of a warpgroup of the input projection work together: each has 16 of the tile's 64 positions, warp 0 issues the
-// copies. Of both kernels.
+// How the four warps of a warpgroup of the input projection work together, in both kernels: each has 16 of the tile's 64 positions, warp 0
+// issues the copies.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "cuda/common/fragment_norm.cuh"
-#include "cuda/ptx/grid.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/sm90/input_projection/config.hpp"
 #include "cuda/sm90/input_projection/gated_chunk.cuh"
+#include "cuda/sm90/warpgroup.cuh"
 
 namespace trimul::cuda::sm90 {
-
-/// What a warp knows about itself.
-struct WarpPlace {
-  int lane, warp, warpgroup;  // warp: 0..3 in its warpgroup
-};
-
-__device__ __forceinline__ WarpPlace locate_warp() {
-  WarpPlace at;
-  at.lane = static_cast<int>(threadIdx.x % 32);
-  const int warp_in_block = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x / 32), 0);  // uniform for ptxas
-  at.warpgroup = warp_in_block / 4;
-  at.warp = warp_in_block % 4;
-  return at;
-}
 
 /// Where the warps of a warpgroup meet. Of the two sides only the one named here waits.
 enum class Meeting : unsigned {
@@ -35,18 +21,8 @@ enum class Meeting : unsigned {
   kStagingFree,  // warps 1 to 3 wait: the store before has left the staging buffer
   kCount
 };
-/// Named barriers of a block of so many warpgroups; 0 is the block's.
-constexpr bool has_barriers_for(int warpgroups) {
-  return static_cast<unsigned>(warpgroups) * static_cast<unsigned>(Meeting::kCount) < 16;
-}
-
 __device__ __forceinline__ void meet(const WarpPlace& at, Meeting meeting) {
-  const unsigned barrier =
-      1 + static_cast<unsigned>(at.warpgroup) * static_cast<unsigned>(Meeting::kCount) + static_cast<unsigned>(meeting);
-  if ((at.warp == 0) == (meeting != Meeting::kStagingFree))
-    ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-  else
-    ptx::named_barrier_arrive(barrier, kWarpgroupThreads);
+  meet(at, meeting, (at.warp == 0) == (meeting != Meeting::kStagingFree));
 }
 
 /// Before a warp writes to the staging buffer: waits until the chunk before has been read out of it.
