@@ -144,19 +144,7 @@ def test_execute_allocates_nothing_and_waits_for_nothing(rng):
     assert not after_sleep.query()  # came back while the stream was still asleep
     torch.cuda.synchronize()
     assert torch.cuda.memory_stats()["allocation.all.allocated"] == allocations
-    if torch.cuda.mem_get_info()[0] == free:
-        return
-    # Other processes may have taken memory of this GPU meanwhile, but hardly during every attempt.
-    assert any(keeps_free_memory(lambda: plan.execute(x, mask, weights, out, workspace)) for _ in range(400))
-
-
-def keeps_free_memory(call):
-    """Whether the GPU has as much free memory after 50 calls as before."""
-    free = torch.cuda.mem_get_info()[0]
-    for _ in range(50):
-        call()
-    torch.cuda.synchronize()
-    return torch.cuda.mem_get_info()[0] == free
+    assert torch.cuda.mem_get_info()[0] == free  # nothing else may use this GPU meanwhile; ./dev gpu-test sees to that
 
 
 def test_threads_on_streams_of_their_own(rng):
