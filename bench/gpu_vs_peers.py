@@ -198,6 +198,7 @@ def print_row(row):
 
 
 def main():
+    global C
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--package", default=str(ROOT / "build/python"), help="directory that holds the package trimul")
     parser.add_argument("--json", help="file for every figure as JSON")
@@ -209,7 +210,7 @@ def main():
     parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--cool", action="store_true")
     arguments = parser.parse_args()
-    globals()["C"] = arguments.width
+    C = arguments.width
     sys.path.insert(0, arguments.package)
     import trimul
 
